@@ -1,5 +1,5 @@
 # make help lists the targets. You need Go, git, make, and a C compiler (only for -race).
-# The control plane, the linter, kustomize and helm are built once into ${XDG_CACHE_HOME:-~/.cache}/kedge, outside the work tree.
+# The control plane, the linter, kustomize, helm and Argo CD are built once into ${XDG_CACHE_HOME:-~/.cache}/kedge, outside the work tree.
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -17,7 +17,7 @@ BUF := go tool -modfile=tools/go.mod buf
 
 # make check builds the demo as on a fresh machine: Go stamps the programs with the commit, and git accepts the work tree
 # even if another user owns its files.
-STRANGER := GOFLAGS="$$(go env GOFLAGS) -buildvcs=$(if $(wildcard .git),true,auto)" \
+DEMO_ENV := GOFLAGS="$$(go env GOFLAGS) -buildvcs=$(if $(wildcard .git),true,auto)" \
 	GIT_CONFIG_COUNT=1 GIT_CONFIG_KEY_0=safe.directory GIT_CONFIG_VALUE_0='$(CURDIR)'
 
 # Packages to test and flags to test them with: make test PKG=./server/... TESTFLAGS=-v
@@ -39,6 +39,10 @@ build: ## build the three programs into bin/
 .PHONY: kube
 kube: ## build the Kubernetes control plane for tests and the demo (once, about 10 minutes) and print its folder
 	@hack/kube/build.sh
+
+.PHONY: argocd
+argocd: ## build the Argo CD for tests (once, about 7 minutes) and print its folder
+	@hack/argocd/build.sh
 
 .PHONY: demo
 demo: build ## start clusters, a server, agents and a Git repository, and deploy to them (ARGS=--once to check and exit)
@@ -69,6 +73,7 @@ bench-full: ## run the benchmarks with the large sizes
 .PHONY: generate
 generate: ## regenerate the protocol messages and the bundle of the console
 	$(BUF) generate
+	go tool -modfile=tools/go.mod controller-gen object paths=./api/v1alpha1/... crd output:crd:dir=deploy/crds
 	go generate ./...
 
 .PHONY: generate-check
@@ -90,7 +95,8 @@ check: ## run what CI runs: generate-check, lint, test and the demo
 	@$(MAKE) generate-check
 	@$(MAKE) lint
 	@$(MAKE) test
-	@$(STRANGER) KUBECONFIG= $(MAKE) demo ARGS=--once
+	@$(DEMO_ENV) KUBECONFIG= $(MAKE) demo ARGS=--once
+	@$(DEMO_ENV) KUBECONFIG= $(MAKE) demo ARGS="--once --crs"
 
 .PHONY: clean
 clean: ## remove build results from the work tree (the cache stays)

@@ -66,6 +66,49 @@ func TestFilesStaySmall(t *testing.T) {
 }
 
 // A path of the machine that something was written on works on no other.
+// maxFields is where a struct must be split, unless its comment says why not.
+const maxFields = 20
+
+func TestStructsStaySmall(t *testing.T) {
+	t.Parallel()
+	for path := range textFiles(t) {
+		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, ".pb.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, decl := range file.Decls {
+			gen, ok := decl.(*ast.GenDecl)
+			if !ok {
+				continue
+			}
+			for _, spec := range gen.Specs {
+				if n := fieldsOf(spec); n > maxFields && !strings.Contains(strings.Join(strings.Fields(gen.Doc.Text()), " "), "more than 20 fields because") {
+					t.Errorf("%s: %s has %d fields, want at most %d, or a comment that says why", path, spec.(*ast.TypeSpec).Name, n, maxFields)
+				}
+			}
+		}
+	}
+}
+
+func fieldsOf(spec ast.Spec) int {
+	declared, ok := spec.(*ast.TypeSpec)
+	if !ok {
+		return 0
+	}
+	s, ok := declared.Type.(*ast.StructType)
+	if !ok {
+		return 0
+	}
+	n := 0
+	for _, f := range s.Fields.List {
+		n += max(1, len(f.Names))
+	}
+	return n
+}
+
 func TestNoFileNamesMachinePaths(t *testing.T) {
 	t.Parallel()
 	machinePath := regexp.MustCompile(`(^|[^\w.$}/-])/(root|home|Users|work)/[\w.-]+`)

@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
@@ -16,7 +17,6 @@ import (
 
 const reasonsFile = "docs/reasons.md"
 
-// covers: T12
 func TestReasonsAreDocumented(t *testing.T) {
 	t.Parallel()
 	want := reasonsPage()
@@ -38,7 +38,7 @@ func reasonsPage() string {
 	var b strings.Builder
 	b.WriteString(`# Reasons
 
-Every state that Kedge shows has a reason, one CamelCase word, beside a message for people. Reasons are stable; the wording of messages is not.
+Every state that Kedge shows has a reason, which is one CamelCase word, and a message for people. Reasons are stable. The wording of messages can change.
 Filter lists by reason (` + "`?reason=`" + ` in the REST API), and compare reasons, not messages, in scripts.
 
 This page is generated from ` + "`internal/fleet/reason_list.go`" + ` by ` + "`go test . -update`" + `.
@@ -97,5 +97,54 @@ func declaredReasons(t *testing.T) []fleet.Reason {
 		}
 		return false
 	})
+	return out
+}
+
+// TestReasonsComeFromTheList forbids reasons that are written as text where they are used.
+//
+// covers: T12
+func TestReasonsComeFromTheList(t *testing.T) {
+	t.Parallel()
+	for path := range textFiles(t) {
+		if filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "test/") || strings.HasPrefix(path, "internal/fleet/") || strings.HasSuffix(path, ".pb.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(file, func(n ast.Node) bool {
+			for _, text := range reasonTexts(n) {
+				t.Errorf("%s: the reason %s is written as text: use a constant of internal/fleet/reason.go", path, text)
+			}
+			return true
+		})
+	}
+}
+
+// reasonTexts returns the CamelCase literals that a node gives to a field or a variable named reason.
+func reasonTexts(n ast.Node) []string {
+	var out []string
+	add := func(name, value ast.Expr) {
+		id, ok := name.(*ast.Ident)
+		if sel, isSel := name.(*ast.SelectorExpr); isSel {
+			id, ok = sel.Sel, true
+		}
+		lit, isLit := value.(*ast.BasicLit)
+		if !ok || !isLit || lit.Kind != token.STRING || !strings.EqualFold(id.Name, "reason") {
+			return
+		}
+		if text, err := strconv.Unquote(lit.Value); err == nil && camelCase.MatchString(text) {
+			out = append(out, text)
+		}
+	}
+	switch n := n.(type) {
+	case *ast.KeyValueExpr:
+		add(n.Key, n.Value)
+	case *ast.AssignStmt:
+		for i := range min(len(n.Lhs), len(n.Rhs)) {
+			add(n.Lhs[i], n.Rhs[i])
+		}
+	}
 	return out
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin"
 	"github.com/kedge-dev/kedge/agent/internal/link"
 	"github.com/kedge-dev/kedge/agent/internal/offlinecache"
 	"github.com/kedge-dev/kedge/internal/obs"
@@ -42,6 +43,8 @@ type Config struct {
 	Listen string
 	// Namespace is the namespace of the agent and its inventory.
 	Namespace string
+	// ArgoCDNamespace is the namespace of an Argo CD that fetches and applies; "" means that the agent applies by itself.
+	ArgoCDNamespace string
 	// Replica is the name of this replica, unique within the agent.
 	Replica string
 	// OfflineBudget is the size of the offline cache in bytes, at most MaxOfflineBudget; 0 disables it.
@@ -72,6 +75,10 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
+	engineMetrics, err := builtin.NewMetrics(registry)
+	if err != nil {
+		return err
+	}
 	setGCPercent()
 	limitMemory(cfg.Log, cgroupLimit)
 	namespace := newNamespaceCheck(cfg, cluster)
@@ -84,7 +91,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	info := newClusterInfo(cfg, cluster)
-	self, err := newReplica(cfg, cluster, parts{namespace: namespace, policy: policy, info: info}, link.Config{
+	self, err := newReplica(cfg, cluster, parts{namespace: namespace, policy: policy, info: info, metrics: engineMetrics}, link.Config{
 		Address: cfg.ServerAddress, Tokens: tokens, CAFile: cfg.CAFile, Proxy: cfg.Proxy,
 		Hello: info.hello, Capabilities: info.capabilities, Log: cfg.Log, Metrics: metrics,
 	})
@@ -116,6 +123,8 @@ func (c Config) check() error {
 		return errors.New("no token file: set --token-file")
 	case c.Namespace == "":
 		return errors.New("no namespace for the inventory: set --namespace")
+	case c.ArgoCDNamespace == c.Namespace:
+		return errors.New("the agent and Argo CD need different namespaces: change --namespace or --argocd-namespace")
 	case c.Replica == "":
 		return errors.New("no name for this replica: set --replica")
 	case c.OfflineBudget < 0 || c.OfflineBudget > MaxOfflineBudget:

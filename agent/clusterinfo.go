@@ -29,7 +29,7 @@ type clusterInfo struct {
 
 	// current are the capabilities that were last read completely; empty before.
 	current atomic.Pointer[fleet.Capabilities]
-	events  chan struct{} // signals that the capabilities may have changed
+	events  wait.Signal // signals that the capabilities may have changed
 
 	mu           sync.Mutex // locked while the cluster is read
 	uid          string     // read only once, because it does not change
@@ -41,7 +41,7 @@ type clusterInfo struct {
 }
 
 func newClusterInfo(cfg Config, cluster *rest.Config) *clusterInfo {
-	i := &clusterInfo{cfg: cfg, cluster: cluster, events: make(chan struct{}, 1)}
+	i := &clusterInfo{cfg: cfg, cluster: cluster, events: wait.NewSignal()}
 	i.current.Store(&fleet.Capabilities{})
 	return i
 }
@@ -60,10 +60,10 @@ func (i *clusterInfo) hello(ctx context.Context) wire.Hello {
 	defer i.mu.Unlock()
 	if now := time.Now(); now.Sub(i.readAt) > capabilitiesTTL && !now.Before(i.retryAt) {
 		if i.readLocked(ctx); i.failures.Attempts() > 0 {
-			wait.Signal(i.events) // run retries without another connection
+			i.events.Set() // run retries without another connection
 		}
 	}
-	return wire.Hello{AgentVersion: version.String(), Replica: i.cfg.Replica, KubeVersion: i.version, ClusterUID: i.uid, Capabilities: i.capabilities()}
+	return wire.Hello{AgentVersion: version.String(), Replica: i.cfg.Replica, KubeVersion: i.version, ClusterUID: i.uid, Capabilities: i.capabilities(), EngineNamespace: i.cfg.ArgoCDNamespace}
 }
 
 // invalidate makes the next hello read the cluster: the capabilities that a replica has read as a standby may be outdated.

@@ -105,7 +105,7 @@ func (i *clusterInfo) watch(ctx context.Context, source schema.GroupVersionResou
 		case apierrors.IsResourceExpired(err), apierrors.IsGone(err):
 			resourceVersion = ""
 		case err != nil && ctx.Err() == nil:
-			wait.Signal(i.events) // the API server was unavailable, perhaps for an upgrade
+			i.events.Set() // the API server was unavailable, perhaps for an upgrade
 		}
 		if time.Since(started) > time.Minute {
 			backoff.Reset()
@@ -125,7 +125,7 @@ func (i *clusterInfo) watchOnce(ctx context.Context, client metadata.ResourceInt
 			return err
 		}
 		*resourceVersion = list.GetResourceVersion()
-		wait.Signal(i.events) // for changes before the watch
+		i.events.Set() // for changes before the watch
 	}
 	seconds := int64(watchTimeout / time.Second)
 	w, err := client.Watch(ctx, metav1.ListOptions{ResourceVersion: *resourceVersion, AllowWatchBookmarks: true, TimeoutSeconds: &seconds})
@@ -140,7 +140,7 @@ func (i *clusterInfo) watchOnce(ctx context.Context, client metadata.ResourceInt
 		}
 		*resourceVersion = object.GetResourceVersion()
 		if event.Type != watch.Bookmark {
-			wait.Signal(i.events)
+			i.events.Set()
 		}
 	}
 	return nil

@@ -8,9 +8,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/agent/internal/engine/argocd"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin"
 	"github.com/kedge-dev/kedge/agent/internal/link"
 	"github.com/kedge-dev/kedge/agent/internal/offlinecache"
+	"github.com/kedge-dev/kedge/agent/internal/ownerpolicy"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/internal/wire"
@@ -23,10 +25,13 @@ type engineRunner struct {
 	cfg      Config
 	cluster  *rest.Config
 	policy   *policyFile
+	metrics  *builtin.Metrics
 	reporter func(agent fleet.AgentID) engine.Reporter
-	offline  *offlinecache.Cache
-	requests chan func(ctx context.Context)
-	ended    chan struct{} // closed when run has returned
+	// applications returns where the engine of an agent lists the Applications that it does not manage.
+	applications func(agent fleet.AgentID) func(fleet.ForeignApplications)
+	offline      *offlinecache.Cache
+	requests     chan func(ctx context.Context)
+	ended        chan struct{} // closed when run has returned
 
 	// Used by the goroutine of run only.
 	current   *runningEngine                    // nil when there is none
@@ -34,16 +39,39 @@ type engineRunner struct {
 	cachedFor fleet.AgentID                     // agent that the cache belongs to
 }
 
-func newEngineRunner(cfg Config, cluster *rest.Config, policy *policyFile, offline *offlinecache.Cache) *engineRunner {
+func newEngineRunner(cfg Config, cluster *rest.Config, parts parts, offline *offlinecache.Cache) *engineRunner {
 	return &engineRunner{
-		cfg: cfg, cluster: cluster, policy: policy, offline: offline,
+		cfg: cfg, cluster: cluster, policy: parts.policy, metrics: parts.metrics, offline: offline,
 		requests: make(chan func(context.Context)), ended: make(chan struct{}),
 	}
 }
 
+// clusterEngine is an engine of this agent.
+type clusterEngine interface {
+	engine.Engine
+	Configure(agent fleet.AgentID, scope fleet.Scope, namespaces []string)
+	Restrict(p ownerpolicy.Policy)
+	Retry()
+}
+
+// newEngine makes the engine that the configuration names: with Argo CD, or the builtin one.
+func (r *engineRunner) newEngine(w wire.Welcome) (clusterEngine, error) {
+	log := r.cfg.Log.With(obs.KeyTenant, w.Tenant, obs.KeyAgent, w.AgentName, obs.KeyReplica, r.cfg.Replica)
+	if r.cfg.ArgoCDNamespace != "" {
+		return argocd.New(argocd.Config{
+			Namespace: r.cfg.Namespace, EngineNamespace: r.cfg.ArgoCDNamespace, REST: r.cluster, Reporter: r.reporter(w.AgentID),
+			Foreign: r.applications(w.AgentID), Log: log, AgentID: w.AgentID, Scope: w.Scope, Namespaces: w.Namespaces,
+		})
+	}
+	return builtin.New(builtin.Config{
+		Namespace: r.cfg.Namespace, REST: r.cluster, Reporter: r.reporter(w.AgentID), Metrics: r.metrics,
+		Log: log, AgentID: w.AgentID, Scope: w.Scope, Namespaces: w.Namespaces,
+	})
+}
+
 // runningEngine is an engine whose Run was called.
 type runningEngine struct {
-	*builtin.Engine
+	clusterEngine
 	offline *offlinecache.Cache
 	agent   fleet.AgentID
 	cancel  context.CancelFunc
@@ -56,16 +84,16 @@ type runningEngine struct {
 func (e *runningEngine) Set(d engine.Desired) {
 	switch {
 	case d.Source != nil:
-		e.Engine.Set(d)
+		e.clusterEngine.Set(d)
 		return
 	case d.Objects == nil:
-		e.offline.Forget(d.Target, func() { e.Engine.Set(d) })
+		e.offline.Forget(d.Target, func() { e.clusterEngine.Set(d) })
 		return
 	}
 	e.offline.Offer(d)
 	target, version := d.Target, d.State.Version // the closure must not keep the objects of d alive
 	d.Keep = func() <-chan struct{} { return e.offline.Secure(target, version) }
-	e.Engine.Set(d)
+	e.clusterEngine.Set(d)
 }
 
 // run runs engines until ctx ends or one of them fails.
@@ -157,11 +185,7 @@ func (r *engineRunner) retry(ctx context.Context) {
 // start starts an engine, which continues with what it finds in the cluster. It does not prune until the server has sent
 // its snapshot. deferred are the cached states to apply if the server is unavailable.
 func (r *engineRunner) start(ctx, life context.Context, w wire.Welcome) (found []engine.Held, deferred []engine.Desired, err error) {
-	e, err := builtin.New(builtin.Config{
-		Namespace: r.cfg.Namespace, REST: r.cluster, Reporter: r.reporter(w.AgentID),
-		Log:     r.cfg.Log.With(obs.KeyTenant, w.Tenant, obs.KeyAgent, w.AgentName, obs.KeyReplica, r.cfg.Replica),
-		AgentID: w.AgentID, Scope: w.Scope, Namespaces: w.Namespaces,
-	})
+	e, err := r.newEngine(w)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -172,7 +196,7 @@ func (r *engineRunner) start(ctx, life context.Context, w wire.Welcome) (found [
 	e.Pending(1)
 	deferred = r.applyCached(e, w.AgentID, found)
 	engineCtx, cancel := context.WithCancel(life)
-	r.current = &runningEngine{Engine: e, offline: r.offline, agent: w.AgentID, cancel: cancel, done: make(chan error, 1)}
+	r.current = &runningEngine{clusterEngine: e, offline: r.offline, agent: w.AgentID, cancel: cancel, done: make(chan error, 1)}
 	go func(done chan<- error) { done <- e.Run(engineCtx) }(r.current.done)
 	return found, deferred, nil
 }

@@ -27,20 +27,20 @@ func state(target string, generation int64, digest string) engine.Desired {
 // covers: D4
 func TestOnlyTargetsOfTheInventoryAreResumed(t *testing.T) {
 	t.Parallel()
-	kept := map[fleet.TargetID]engine.Desired{}
+	cached := map[fleet.TargetID]engine.Desired{}
 	for _, d := range []engine.Desired{state("same", 2, "a"), state("older", 2, "b"), state("newer", 3, "c"), state("changed", 3, "a"), state("deleted", 2, "a")} {
-		kept[d.Target] = d
+		cached[d.Target] = d
 	}
-	held := func(target string, generation int64) engine.Held {
+	recovered := func(target string, generation int64) engine.Held {
 		return engine.Held{Target: fleet.TargetID(target), Version: fleet.Version{Epoch: 1, Generation: generation}, Digest: "a"}
 	}
 	var log strings.Builder
-	h := &engineRunner{cfg: Config{Log: slog.New(slog.NewTextHandler(&log, nil))}, cached: kept, cachedFor: "agt-a"}
-	to, found := &recordingEngine{}, []engine.Held{held("same", 2), held("older", 3), held("newer", 2), held("changed", 2), held("unknown", 1)}
-	later := h.applyCached(to, "agt-a", found)
-	slices.Sort(to.sets)
-	if !slices.Equal(to.sets, []string{"changed", "same"}) {
-		t.Errorf("the engine received %q: deleted targets must not come back, and versions must not go back", to.sets)
+	runner := &engineRunner{cfg: Config{Log: slog.New(slog.NewTextHandler(&log, nil))}, cached: cached, cachedFor: "agt-a"}
+	recorder, found := &recordingEngine{}, []engine.Held{recovered("same", 2), recovered("older", 3), recovered("newer", 2), recovered("changed", 2), recovered("unknown", 1)}
+	later := runner.applyCached(recorder, "agt-a", found)
+	slices.Sort(recorder.sets)
+	if !slices.Equal(recorder.sets, []string{"changed", "same"}) {
+		t.Errorf("the engine received %q: deleted targets must not come back, and versions must not go back", recorder.sets)
 	}
 	if len(later) != 1 || later[0].Target != "newer" {
 		t.Errorf("deferred %+v, want the state that was not applied completely", later)
@@ -62,13 +62,13 @@ func TestCacheOfAnotherAgentIsNotUsed(t *testing.T) {
 	t.Parallel()
 	of := func(agent fleet.AgentID) []string {
 		d := state("same", 2, "a")
-		h := &engineRunner{cfg: Config{Log: slog.New(slog.DiscardHandler)}, cached: map[fleet.TargetID]engine.Desired{d.Target: d}, cachedFor: "agt-a"}
-		to, found := &recordingEngine{}, []engine.Held{{Target: d.Target, Version: d.State.Version, Digest: "a"}}
-		h.applyCached(to, agent, found)
-		if found[0].AtHand != (len(to.sets) > 0) || h.cached != nil {
-			t.Errorf("as %s: AtHand = %v, and %d cached states are left", agent, found[0].AtHand, len(h.cached))
+		runner := &engineRunner{cfg: Config{Log: slog.New(slog.DiscardHandler)}, cached: map[fleet.TargetID]engine.Desired{d.Target: d}, cachedFor: "agt-a"}
+		recorder, found := &recordingEngine{}, []engine.Held{{Target: d.Target, Version: d.State.Version, Digest: "a"}}
+		runner.applyCached(recorder, agent, found)
+		if found[0].AtHand != (len(recorder.sets) > 0) || runner.cached != nil {
+			t.Errorf("as %s: AtHand = %v, and %d cached states are left", agent, found[0].AtHand, len(runner.cached))
 		}
-		return to.sets
+		return recorder.sets
 	}
 	if got := of("agt-a"); !slices.Equal(got, []string{"same"}) {
 		t.Errorf("the same agent received %q, want its cached state", got)
@@ -80,7 +80,7 @@ func TestCacheOfAnotherAgentIsNotUsed(t *testing.T) {
 
 func TestEngineRequestsEndWithTheTerm(t *testing.T) {
 	t.Parallel()
-	r := newEngineRunner(Config{}, nil, nil, nil)
+	r := newEngineRunner(Config{}, nil, parts{}, nil)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- r.run(ctx) }()

@@ -13,7 +13,7 @@ import (
 // deletionAllowed is an engine that receives whether it may delete.
 type deletionAllowed chan bool
 
-func (b deletionAllowed) Restrict(p ownerpolicy.Policy) { b <- p.RefuseDeletion() == "" }
+func (b deletionAllowed) Restrict(p ownerpolicy.Policy) { b <- p.RefuseDeletion().IsZero() }
 
 // covers: A1 (the policy of the cluster owner applies to every engine)
 func TestPolicyAppliesToEveryEngine(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/agent/internal/engine/builtin"
 	"github.com/kedge-dev/kedge/agent/internal/lease"
 	"github.com/kedge-dev/kedge/agent/internal/link"
 	"github.com/kedge-dev/kedge/agent/internal/offlinecache"
@@ -44,6 +45,7 @@ type parts struct {
 	namespace *namespaceCheck
 	policy    *policyFile
 	info      *clusterInfo
+	metrics   *builtin.Metrics
 }
 
 func newReplica(cfg Config, cluster *rest.Config, parts parts, common link.Config) (*replica, error) {
@@ -146,13 +148,13 @@ func (r *replica) newTerm(context.Context) (lease.Term, error) {
 	cache, err := offlinecache.New(offlinecache.Config{
 		Secrets: r.secrets, Budget: r.cfg.OfflineBudget, Log: r.cfg.Log.With(obs.KeyComponent, "offlinecache"),
 		Skipped: func(d engine.Desired, message string) {
-			t.client.Event(d.Target, fleet.Event{At: time.Now(), Type: fleet.EventWarning, Reason: "NotKeptOffline", Deployment: d.Deployment, Message: message})
+			t.client.Event(d.Target, fleet.Event{At: time.Now(), Type: fleet.EventWarning, Reason: fleet.ReasonNotKeptOffline, Deployment: d.Deployment, Message: message})
 		},
 	})
 	if err != nil {
 		return nil, err
 	}
-	t.engines = newEngineRunner(r.cfg, r.fenced, r.policy, cache)
+	t.engines = newEngineRunner(r.cfg, r.fenced, r.parts, cache)
 	cfg := r.link
 	cfg.Welcomed = func(ctx context.Context, w wire.Welcome) (link.Engine, []engine.Held, error) {
 		r.identify(w)
@@ -166,6 +168,7 @@ func (r *replica) newTerm(context.Context) (lease.Term, error) {
 	t.engines.reporter = func(agent fleet.AgentID) engine.Reporter {
 		return cacheReporter{Reporter: r.namespace.reporter(t.client.Reporter(agent)), cache: cache}
 	}
+	t.engines.applications = t.client.ListApplications
 	return t, nil
 }
 

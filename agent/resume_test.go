@@ -105,12 +105,12 @@ func TestKilledApplyIsResumedWithoutAServer(t *testing.T) {
 func (s *testSite) awaitWritten(t *testing.T, id fleet.TargetID, digest string) {
 	t.Helper()
 	testkit.Eventually(t, testTimeout, func(context.Context) error {
-		kept, err := s.cluster.TryKubectl(t, "-n", s.agentNamespace, "get", "secrets", "-l", "kedge.dev/offline", "-o", "jsonpath={.items[*].data}")
+		cached, err := s.cluster.TryKubectl(t, "-n", s.agentNamespace, "get", "secrets", "-l", "kedge.dev/offline", "-o", "jsonpath={.items[*].data}")
 		if err != nil {
 			return err
 		}
 		inventory, err := s.cluster.TryKubectl(t, "-n", s.agentNamespace, "get", "configmaps", "-l", "kedge.dev/inventory", "-o", "jsonpath={.items[*].data}")
-		if err == nil && (!strings.Contains(kept, "target."+string(id)) || !strings.Contains(inventory, digest)) {
+		if err == nil && (!strings.Contains(cached, "target."+string(id)) || !strings.Contains(inventory, digest)) {
 			err = fmt.Errorf("the state is not written yet")
 		}
 		return err

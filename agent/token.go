@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,9 +22,6 @@ import (
 	"github.com/kedge-dev/kedge/internal/obs"
 )
 
-// tokenKey is the key of the token in its Secret.
-const tokenKey = "token"
-
 // secretTimeout bounds the read of the Secret. After that the mounted file is used.
 const secretTimeout = 5 * time.Second
 
@@ -37,6 +35,7 @@ type secretTokens struct {
 	file    link.TokenFile
 	where   string // namespace/name
 	name    string
+	key     string // of the token
 	secrets dynamic.ResourceInterface
 	log     *slog.Logger
 
@@ -55,7 +54,7 @@ func newTokens(cfg Config, cluster *rest.Config) (link.Tokens, error) {
 		return nil, fmt.Errorf("preparing the client for the token Secret: %w", err)
 	}
 	return &secretTokens{
-		file: file, where: cfg.Namespace + "/" + cfg.TokenSecret, name: cfg.TokenSecret, log: cfg.Log,
+		file: file, where: cfg.Namespace + "/" + cfg.TokenSecret, name: cfg.TokenSecret, key: filepath.Base(cfg.TokenFile), log: cfg.Log,
 		secrets: client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace(cfg.Namespace),
 	}, nil
 }
@@ -96,15 +95,15 @@ func (s *secretTokens) get(ctx context.Context) (*unstructured.Unstructured, err
 }
 
 func (s *secretTokens) content(secret *unstructured.Unstructured) (string, error) {
-	encoded, _, err := unstructured.NestedString(secret.Object, "data", tokenKey)
+	encoded, _, err := unstructured.NestedString(secret.Object, "data", s.key)
 	if err != nil {
 		return "", fmt.Errorf("reading Secret %s: %w", s.where, err)
 	}
 	content, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {
-		return "", fmt.Errorf("reading key %q of Secret %s: %w", tokenKey, s.where, err)
+		return "", fmt.Errorf("reading key %q of Secret %s: %w", s.key, s.where, err)
 	}
-	return link.CheckToken(fmt.Sprintf("key %q of %s", tokenKey, s), content)
+	return link.CheckToken(fmt.Sprintf("key %q of %s", s.key, s), content)
 }
 
 // Store implements link.Tokens.
@@ -136,7 +135,7 @@ func (s *secretTokens) replace(ctx context.Context, old, token string) (stored s
 			return found, link.ErrReplaced
 		}
 		patch, err := json.Marshal(map[string]any{
-			"metadata": map[string]any{"resourceVersion": secret.GetResourceVersion()}, "data": map[string][]byte{tokenKey: []byte(token)},
+			"metadata": map[string]any{"resourceVersion": secret.GetResourceVersion()}, "data": map[string][]byte{s.key: []byte(token)},
 		})
 		if err != nil {
 			return "", fmt.Errorf("writing Secret %s: %w", s.where, err)

@@ -21,7 +21,7 @@ func benchApps(ctx context.Context, r *rigging) error {
 	return r.grow(ctx, "B2.install", of(r.options, []int{10}, []int{100}, []int{100, 500, 1000}), r.apps)
 }
 
-// appText is one app: a Deployment of one pod with what it needs.
+// appText returns the manifests of one app: a Deployment of one pod with its dependencies.
 func appText(app int, image string) string {
 	return fmt.Sprintf(`apiVersion: v1
 kind: ServiceAccount
@@ -59,7 +59,7 @@ func appFiles(n int, image string) map[string]string {
 	return files
 }
 
-// readyWith wants Deployments whose newest pods, of that image, are there.
+// readyWith matches Deployments whose newest pods, of that image, are ready.
 func readyWith(image string) func(*unstructured.Unstructured) bool {
 	return func(o *unstructured.Unstructured) bool {
 		containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
@@ -137,7 +137,7 @@ func (r *rigging) apps(ctx context.Context, n int) (install float64, err error) 
 	return took[0].Seconds(), clearApps(ctx, kube, y.name)
 }
 
-// appsFloor is how long the raw PATCHes of the same objects take until all are ready, four at once.
+// appsFloor is how long the raw PATCHes of the same objects take until all are ready, four at a time.
 func appsFloor(ctx context.Context, kube dynamic.Interface, namespace string, n int) (took [2]time.Duration, err error) {
 	if err := makeNamespace(ctx, kube, namespace); err != nil {
 		return took, err
@@ -178,7 +178,7 @@ var resources = map[string]schema.GroupVersionResource{
 	"Service": {Version: "v1", Resource: "services"}, "Deployment": deployments,
 }
 
-// applyRaw sends the objects of a text as they are; an upgrade only the one that has changed.
+// applyRaw sends the objects of a text unchanged; an upgrade sends only the changed one.
 func applyRaw(ctx context.Context, kube dynamic.Interface, namespace, text string, upgrade bool) error {
 	objects, err := manifest.Parse("app.yaml", []byte(text))
 	if err != nil {
@@ -197,7 +197,7 @@ func applyRaw(ctx context.Context, kube dynamic.Interface, namespace, text strin
 	return nil
 }
 
-// clearApps removes what would go on to cost the control plane something.
+// clearApps removes objects that would cost the control plane something.
 func clearApps(ctx context.Context, kube dynamic.Interface, namespace string) error {
 	t, err := tallyOf(ctx, kube, schema.GroupVersionResource{Version: "v1", Resource: "pods"}, namespace)
 	if err != nil {

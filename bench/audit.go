@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// requests are what an agent has asked of the API server, by what they were for.
+// requests counts the requests of an agent to the API server, by purpose.
 type requests struct {
 	writes    int // of objects that it manages
 	reads     int // other than by opening a watch
@@ -17,7 +17,7 @@ type requests struct {
 	lease     int
 }
 
-// auditMark is where the audit log ends now.
+// auditMark returns the current end of the audit log.
 func (r *rigging) auditMark() (int64, error) {
 	info, err := os.Stat(r.cluster.AuditLog())
 	if err != nil {
@@ -26,7 +26,7 @@ func (r *rigging) auditMark() (int64, error) {
 	return info.Size(), nil
 }
 
-// asked counts the requests of the agent with that name since mark.
+// asked counts the requests of an agent since mark.
 func (r *rigging) asked(mark int64, name string) (q requests, err error) {
 	f, err := os.Open(r.cluster.AuditLog())
 	if err != nil {

@@ -61,9 +61,9 @@ func (r *rigging) bulk(ctx context.Context, n int) (first float64, err error) {
 	return took.Seconds(), y.stop()
 }
 
-// afterFirst measures what a sync costs that changes nothing, or one object.
+// afterFirst measures a sync that changes nothing, and one that changes one object.
 func (y *yard) afterFirst(ctx context.Context, label string, n int, t *tally) error {
-	if !pause(ctx, 3*time.Second) { // what the first sync has left behind comes to rest
+	if !pause(ctx, 3*time.Second) { // let the effects of the first sync settle
 		return ctx.Err()
 	}
 	mark, err := y.r.auditMark()
@@ -117,8 +117,8 @@ func (y *yard) afterFirst(ctx context.Context, label string, n int, t *tally) er
 	)
 }
 
-// applyFloor is how long the raw PATCHes of n ConfigMaps take, four at once on warm connections. They
-// are deleted afterwards.
+// applyFloor is how long the raw PATCHes of n ConfigMaps take, four at a time on warm connections. They are
+// deleted afterwards.
 func applyFloor(ctx context.Context, kube dynamic.Interface, namespace string, n int) (time.Duration, error) {
 	if err := makeNamespace(ctx, kube, namespace); err != nil {
 		return 0, err

@@ -17,14 +17,14 @@ const (
 	// crashGroups is how many deployments there are, each for its own part of the agents: a push
 	// changes one of them.
 	crashGroups = 10
-	// pushEvery is how often something changes, whatever else happens.
+	// pushEvery is the interval of changes, which never stop.
 	pushEvery = 200 * time.Millisecond
-	// calm is how long nothing is killed after everybody is back: an agent whose connection was short
-	// comes back more slowly every time, as it should.
+	// calm is the pause between kills after all agents are back: an agent with a short connection reconnects
+	// more slowly every time, as intended.
 	calm = 6 * time.Second
 	// around is how long changes are in flight before a crash, and after it is over.
 	around = 3 * time.Second
-	// lostAfter is how long an update may be on its way before it counts as lost.
+	// lostAfter is how long an update may take before it counts as lost.
 	lostAfter = 2 * time.Minute
 )
 
@@ -56,7 +56,7 @@ type crash struct {
 	count   int
 }
 
-// change is one push: what a group has to hold from then on.
+// change is one push: the desired content of a group from then on.
 type change struct {
 	group  int
 	digest string
@@ -108,7 +108,7 @@ func (r *rigging) newCrash(ctx context.Context, kind string, n int) (*crash, err
 	return c, err
 }
 
-// measure does everything that B7 is: bytes first, while nothing else is in flight.
+// measure runs B7: bytes first, while nothing else is running.
 func (c *crash) measure(ctx context.Context, r *rigging, runs int) error {
 	if err := c.measureBytes(ctx, r); err != nil {
 		return err
@@ -127,8 +127,8 @@ func (c *crash) measure(ctx context.Context, r *rigging, runs int) error {
 	return c.measureKills(ctx, r, "database", runs, c.killDatabase, func(up time.Duration) time.Duration { return up })
 }
 
-// measureKills kills one of the programs several times. The floor of a run may depend on how long that
-// program took to be back.
+// measureKills kills one of the programs several times. The floor of a run may depend on the restart time of
+// that program.
 func (c *crash) measureKills(ctx context.Context, r *rigging, what string, runs int, kill func(context.Context) (connects int, err error), floor func(time.Duration) time.Duration) error {
 	var up, linked, current samples
 	lost := 0
@@ -200,7 +200,7 @@ func (c *crash) pushUntil(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-			// A push that was begun is finished: half of one would be nobody's fault.
+			// A started push is finished.
 			if err := c.push(context.WithoutCancel(ctx), c.count%crashGroups); err != nil {
 				return err
 			}
@@ -208,7 +208,7 @@ func (c *crash) pushUntil(ctx context.Context) error {
 	}
 }
 
-// push changes what one group has to hold.
+// push changes the content of one group.
 func (c *crash) push(ctx context.Context, group int) error {
 	c.count++
 	digest, err := c.change(ctx, group, fmt.Sprintf("change-%d", c.count))
@@ -218,7 +218,7 @@ func (c *crash) push(ctx context.Context, group int) error {
 	return err
 }
 
-// newest is what a group has to hold since the last push before a time.
+// newest returns the desired content of a group at a time.
 func (c *crash) newest(group int, before time.Time) int {
 	for i, m := range slices.Backward(c.made) {
 		if m.group == group && m.at.Before(before) {
@@ -228,8 +228,8 @@ func (c *crash) newest(group int, before time.Time) int {
 	return 0
 }
 
-// settle waits until every agent holds the newest of its group and the server says so. It returns how
-// many agents do not get there.
+// settle waits until every agent has the newest content of its group and the server reports it. It returns the
+// number of agents that do not.
 func (c *crash) settle(ctx context.Context) (lost int, err error) {
 	waiting, cancel := context.WithTimeout(ctx, lostAfter)
 	defer cancel()

@@ -5,15 +5,15 @@ import (
 	"fmt"
 )
 
-// killServer is kill −9 of the server and its start at once. It returns how many connections there have
-// to have been for all agents to be back.
+// killServer kills the server with kill −9 and restarts it immediately. It returns the number of connections
+// after which all agents are back.
 func (c *crash) killServer(ctx context.Context) (connects int, err error) {
 	connects = c.fleet.connects() + c.fleet.n
 	c.station.Kill()
 	return connects, c.station.restart(ctx)
 }
 
-// killDatabase is kill −9 of PostgreSQL and its start at once. Agents need not notice.
+// killDatabase kills PostgreSQL with kill −9 and restarts it immediately. Agents need not notice.
 func (c *crash) killDatabase(ctx context.Context) (connects int, err error) {
 	if err := c.station.pg.kill(ctx); err != nil {
 		return 0, err
@@ -21,8 +21,8 @@ func (c *crash) killDatabase(ctx context.Context) (connects int, err error) {
 	return 0, c.station.pg.start()
 }
 
-// measureBytes is what coming back costs on the wire: with nothing changed meanwhile, with a change for
-// one group, and with one for all.
+// measureBytes measures the traffic of a reconnect: without changes, with a change for one group, and with one
+// for all.
 func (c *crash) measureBytes(ctx context.Context, r *rigging) error {
 	var each []float64
 	changed := []int{0, 1, crashGroups}
@@ -44,8 +44,8 @@ func (c *crash) measureBytes(ctx context.Context, r *rigging) error {
 	)
 }
 
-// reconnect kills the server, changes some groups while it is away, and returns how many bytes have
-// gone over the wire when all agents are current again.
+// reconnect kills the server, changes some groups while it is down, and returns the traffic until all agents
+// are current again.
 func (c *crash) reconnect(ctx context.Context, groups int) (int64, error) {
 	pause(ctx, calm)
 	connects := c.fleet.connects() + c.fleet.n

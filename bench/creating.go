@@ -5,7 +5,7 @@ import (
 	"fmt"
 )
 
-// benchCreating is B16: make many deployments of one repository by REST.
+// benchCreating is B16: create many deployments of one repository with REST.
 func benchCreating(ctx context.Context, r *rigging) error {
 	sizes := of(r.options, []int{200, 500, 1000}, []int{1000, 3000, 10_000}, []int{1000, 3000, 10_000})
 	for _, kind := range r.databases {
@@ -16,7 +16,7 @@ func benchCreating(ctx context.Context, r *rigging) error {
 	return nil
 }
 
-// creatingRounds fills one server up. How long one more takes must not depend on how many there are.
+// creatingRounds fills one server. The time of one more must not depend on their number.
 func (r *rigging) creatingRounds(ctx context.Context, kind string, sizes []int) error {
 	l, err := r.newListing(ctx, "B16", kind)
 	if err != nil {

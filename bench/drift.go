@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// benchDrift is B4: objects are edited and deleted by hand, one at a time and many at once, and one of
-// them again and again.
+// benchDrift is B4: objects are edited and deleted manually, one at a time and many together, and one of them
+// repeatedly.
 func benchDrift(ctx context.Context, r *rigging) error {
 	n := of(r.options, 50, 500, 1000)
 	y, err := r.yardOf(ctx, "b4", "bulk")
@@ -46,7 +46,7 @@ func benchDrift(ctx context.Context, r *rigging) error {
 
 func bulkName(i int) string { return fmt.Sprintf("bulk-%05d", i) }
 
-// spoil edits or deletes one object as a person would.
+// spoil edits or deletes one object like a user.
 func (y *yard) spoil(ctx context.Context, i int, remove bool) error {
 	client := y.kube.Resource(configMaps).Namespace(y.name)
 	if remove {
@@ -56,7 +56,7 @@ func (y *yard) spoil(ctx context.Context, i int, remove bool) error {
 	return err
 }
 
-// heal spoils one object and returns how long it takes until it is as it was, when n of them are.
+// heal spoils one object and returns the time until it is corrected, with n objects.
 func (y *yard) heal(ctx context.Context, t *tally, n, i int, remove bool) (time.Duration, error) {
 	begun := time.Now()
 	if err := y.spoil(ctx, i, remove); err != nil {
@@ -66,7 +66,7 @@ func (y *yard) heal(ctx context.Context, t *tally, n, i int, remove bool) (time.
 	if err != nil {
 		return 0, err
 	}
-	// Nothing else is to be under way when the next one is spoilt.
+	// Wait until nothing else is running before the next one.
 	if _, err := t.await(ctx, n); err != nil {
 		return 0, err
 	}
@@ -94,7 +94,7 @@ func (y *yard) driftOne(ctx context.Context, t *tally, n int, floor time.Duratio
 	return nil
 }
 
-// driftMany spoils every object at once.
+// driftMany spoils all objects together.
 func (y *yard) driftMany(ctx context.Context, t *tally, n int, _ time.Duration) error {
 	begun := map[string]time.Time{}
 	for _, i := range rand.Perm(n) {
@@ -128,8 +128,8 @@ func (y *yard) driftMany(ctx context.Context, t *tally, n int, _ time.Duration) 
 	return y.r.reportAll(times.percentile(label+".p50", 50, 0), times.percentile(label+".p99", 99, 0), single(label+".all", ms(time.Since(last)), "ms"))
 }
 
-// driftAgain edits one object twenty times, as fast as others are healed beside it. What is done about it is
-// bounded, it ends as it was, and the others are healed as if nothing had happened.
+// driftAgain edits one object twenty times, as fast as others are corrected. The reaction is limited, the
+// object is corrected in the end, and the others are corrected as usual.
 func (y *yard) driftAgain(ctx context.Context, t *tally, n int, floor time.Duration) error {
 	const times = 20
 	mark, err := y.r.auditMark()

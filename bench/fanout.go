@@ -10,8 +10,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/rig"
 )
 
-// benchFanOut is B6: one commit to many agents, the real link client each, applying in memory in
-// processes of their own.
+// benchFanOut is B6: one commit to many agents, each with the real link client, applying in memory in separate
+// processes.
 func benchFanOut(ctx context.Context, r *rigging) error {
 	sizes := of(r.options, []int{10, 30, 100}, []int{100, 300, 1000}, []int{100, 1000, 10_000})
 	for _, kind := range r.databases {
@@ -84,7 +84,7 @@ func (r *rigging) newFanOut(ctx context.Context, kind string, n int) (*fanOut, e
 		return nil, err
 	}
 	enrolled := time.Since(started)
-	// A fresh process: the garbage of enrolling would make agents look cheaper than they are.
+	// A new process: the garbage of the enrollment would make agents look cheaper than they are.
 	if err := s.Stop(); err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (r *rigging) newFanOut(ctx context.Context, kind string, n int) (*fanOut, e
 	return f, f.deploy(ctx)
 }
 
-// deploy brings the deployment to every agent.
+// deploy deploys to every agent.
 func (f *fanOut) deploy(ctx context.Context) error {
 	digest, err := f.change(ctx, 0, "first")
 	if err != nil {
@@ -132,8 +132,8 @@ func (f *fanOut) stop() {
 	_ = f.station.Stop()
 }
 
-// commit pushes a change and returns how long it took until every agent held it, and until every
-// target read Synced at the server.
+// commit pushes a change and returns how long it took until every agent had it, and until every target was
+// Synced on the server.
 func (f *fanOut) commit(ctx context.Context, i int) (delivered, visible time.Duration, err error) {
 	digest, err := f.change(ctx, 0, fmt.Sprintf("commit-%d", i))
 	if err != nil {
@@ -150,8 +150,8 @@ func (f *fanOut) commit(ctx context.Context, i int) (delivered, visible time.Dur
 	return last.Sub(accepted), time.Since(accepted), nil
 }
 
-// fanOutFloor is the least that a commit to all could cost: a bare git fetch, and one small message
-// over TLS per agent.
+// fanOutFloor is the minimum cost of a commit to all: a bare git fetch, and one small message over TLS per
+// agent.
 func (r *rigging) fanOutFloor(ctx context.Context, f *fanOut) (time.Duration, error) {
 	fetch, err := r.fetchFloor(ctx, f.git.URL(f.name), f.repo)
 	if err != nil {
@@ -167,8 +167,7 @@ func (r *rigging) fanOutFloor(ctx context.Context, f *fanOut) (time.Duration, er
 	return fetch.at(50) + time.Duration(f.fleet.n)*message, nil
 }
 
-// awaitVisible asks the server until every deployment that it lists first has the digest, and reads
-// Synced and Current.
+// awaitVisible polls the server until every listed deployment has the digest, and is Synced and Current.
 func awaitVisible(ctx context.Context, s *rig.Server, digests ...string) error {
 	ctx, cancel := context.WithTimeout(ctx, fleetPatience)
 	defer cancel()
@@ -187,15 +186,15 @@ func awaitVisible(ctx context.Context, s *rig.Server, digests ...string) error {
 		if missing == 0 {
 			return nil
 		}
-		// An answer lists every target: of many, asking all the time would be half of the load.
+		// A response lists every target: polling many all the time would be half of the load.
 		if !pause(ctx, max(50*time.Millisecond, time.Since(asked))) {
 			return fmt.Errorf("%d of %d deployments are not visible at their newest: %w", missing, len(digests), ctx.Err())
 		}
 	}
 }
 
-// reportIdle is the memory that an idle agent costs the server, with TLS. Right after the start most
-// of it is garbage of the handshakes, which an idle Go program collects every two minutes.
+// reportIdle reports the memory of the server per idle agent, with TLS. Right after the start most of it is
+// garbage of the handshakes, which an idle Go program collects every two minutes.
 func (r *rigging) reportIdle(ctx context.Context, f *fanOut) error {
 	if !pause(ctx, r.settle) {
 		return ctx.Err()

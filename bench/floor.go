@@ -19,8 +19,8 @@ import (
 
 const floorRuns = 15
 
-// pushFloor is the least that a push could cost: a bare git fetch of one small commit, and the raw
-// server-side-apply PATCHes of its objects, four at once on warm connections.
+// pushFloor is the minimum cost of a push: a bare git fetch of one small commit, and the raw server-side-apply
+// PATCHes of its objects, four at a time on warm connections.
 func (r *rigging) pushFloor(ctx context.Context, kube dynamic.Interface, git *gitserver.Server, name string, repo *gitserver.Repo) (time.Duration, error) {
 	fetch, err := r.fetchFloor(ctx, git.URL(name), repo)
 	if err != nil {
@@ -51,7 +51,7 @@ func (r *rigging) fetchFloor(ctx context.Context, url string, repo *gitserver.Re
 	}
 	var out samples
 	for n := range floorRuns {
-		// Beside every app, so that it concerns none of them.
+		// Outside every app, so that it affects none of them.
 		if _, err := repo.CommitAndPush(ctx, map[string]string{"floor.txt": fmt.Sprint(n)}, "floor"); err != nil {
 			return nil, err
 		}
@@ -100,7 +100,7 @@ func patchFloor(ctx context.Context, kube dynamic.Interface, namespace string) (
 	return out, nil
 }
 
-// reportMemory sums the memory of our processes, shared pages counted once.
+// reportMemory sums the memory of our processes, with shared pages counted once.
 func (r *rigging) reportMemory(name string, processes ...*rig.Process) error {
 	var total float64
 	for _, p := range processes {

@@ -55,7 +55,7 @@ func newTLSEnds() (*tlsEnds, error) {
 	return &tlsEnds{listener: l, config: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: pool, ServerName: "localhost"}}, nil
 }
 
-// connect makes one connection, with the handshake of both ends done.
+// connect opens one connection, with both ends of the handshake done.
 func (e *tlsEnds) connect(ctx context.Context) (server, client net.Conn, err error) {
 	accepted := make(chan error, 1)
 	go func() {
@@ -72,7 +72,7 @@ func (e *tlsEnds) connect(ctx context.Context) (server, client net.Conn, err err
 	return server, client, <-accepted
 }
 
-// handshakeFloor is what one bare TLS connection costs, both ends on this machine, one after another.
+// handshakeFloor is the cost of one bare TLS connection, both ends on this machine, one after another.
 func handshakeFloor(ctx context.Context) (time.Duration, error) {
 	e, err := newTLSEnds()
 	if err != nil {
@@ -90,7 +90,7 @@ func handshakeFloor(ctx context.Context) (time.Duration, error) {
 	return time.Since(started) / floorConns, nil
 }
 
-// messageFloor is what one small message over a warm TLS connection costs, both ends on this machine.
+// messageFloor is the cost of one small message over a warm TLS connection, both ends on this machine.
 func messageFloor(ctx context.Context) (time.Duration, error) {
 	e, err := newTLSEnds()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// benchFootprint is B5: what an agent with a small deployment costs in clusters that hold much else.
+// benchFootprint is B5: the cost of an agent with a small deployment in clusters with many other objects.
 func benchFootprint(ctx context.Context, r *rigging) error {
 	foreign := of(r.options, []int{0, 1000}, []int{0, 10_000}, []int{0, 10_000, 50_000})
 	definitions := of(r.options, 10, 250, 250)
@@ -43,7 +43,7 @@ func benchFootprint(ctx context.Context, r *rigging) error {
 	return r.footprint(ctx, "b5-crds", fmt.Sprintf("B5.%d_foreign_%d_crds", made, definitions), rest)
 }
 
-// footprint starts an agent anew and looks at it when it has nothing to do.
+// footprint restarts an agent and measures it when it is idle.
 func (r *rigging) footprint(ctx context.Context, name, label string, rest time.Duration) error {
 	y, err := r.yardOf(ctx, name, "bulk")
 	if err != nil {
@@ -66,7 +66,7 @@ func (r *rigging) footprint(ctx context.Context, name, label string, rest time.D
 	return y.stop()
 }
 
-// idle watches the agent while nothing happens.
+// idle measures the agent while nothing happens.
 func (y *yard) idle(ctx context.Context, label string, rest time.Duration) error {
 	if !pause(ctx, 5*time.Second) {
 		return ctx.Err()
@@ -98,7 +98,7 @@ func (y *yard) idle(ctx context.Context, label string, rest time.Duration) error
 	}
 	if y.meter != nil {
 		if y.said() == 0 {
-			return errors.New("the agent does not reach its server by way of the meter")
+			return errors.New("the agent does not reach its server through the meter")
 		}
 		if err := y.r.reportValue(label+".idle.wire", float64(said)/minutes, "B/min"); err != nil {
 			return err
@@ -114,7 +114,7 @@ func (y *yard) idle(ctx context.Context, label string, rest time.Duration) error
 	)
 }
 
-// said is how many bytes agent and server have exchanged so far, where that is counted.
+// said returns the number of bytes between agent and server so far, if counted.
 func (y *yard) said() int64 {
 	if y.meter == nil {
 		return 0
@@ -122,7 +122,7 @@ func (y *yard) said() int64 {
 	return y.meter.bytes.Load()
 }
 
-// fill makes ConfigMaps that are nobody's, until there are n.
+// fill creates unmanaged ConfigMaps until there are n.
 func fill(ctx context.Context, kube dynamic.Interface, namespace string, made, n int) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(16)
@@ -130,7 +130,7 @@ func fill(ctx context.Context, kube dynamic.Interface, namespace string, made, n
 		g.Go(func() error {
 			o := &unstructured.Unstructured{Object: map[string]any{
 				"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": fmt.Sprintf("foreign-%05d", i)},
-				"data": map[string]any{"text": "what somebody else keeps here, of no concern to anybody but them"},
+				"data": map[string]any{"text": "data of another application"},
 			}}
 			_, err := kube.Resource(configMaps).Namespace(namespace).Create(ctx, o, metav1.CreateOptions{})
 			return err
@@ -139,7 +139,7 @@ func fill(ctx context.Context, kube dynamic.Interface, namespace string, made, n
 	return g.Wait()
 }
 
-// define makes a kind.
+// define creates a kind.
 func define(ctx context.Context, kube dynamic.Interface, i int) error {
 	group, plural := fmt.Sprintf("g%03d.example.com", i), "things"
 	crd := &unstructured.Unstructured{Object: map[string]any{

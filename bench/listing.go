@@ -23,7 +23,7 @@ func benchListing(ctx context.Context, r *rigging) error {
 	return nil
 }
 
-// listingRounds fills one server up and measures at every size on the way.
+// listingRounds fills one server and measures at every size.
 func (r *rigging) listingRounds(ctx context.Context, kind string, sizes []int) error {
 	l, err := r.newListing(ctx, "B9", kind)
 	if err != nil {
@@ -52,15 +52,15 @@ func (r *rigging) listingRounds(ctx context.Context, kind string, sizes []int) e
 	return nil
 }
 
-// point is how long a page took among so many deployments.
+// point is the time of a page at a number of deployments.
 type point struct {
 	n      int
 	median float64
 	bytes  int64
 }
 
-// alike are the smallest and the largest number whose pages held about the same: a page that was
-// not full takes less for that reason alone.
+// alike returns the smallest and the largest number whose pages have about the same size: a page that is not
+// full takes less time.
 func alike(all []point) (from, to point, ok bool) {
 	to = all[len(all)-1]
 	for _, p := range all {
@@ -78,7 +78,7 @@ type query struct {
 	found  expectation
 }
 
-// expectation says whether there is anything to be found.
+// expectation tells whether there are matches.
 type expectation int
 
 const (
@@ -87,8 +87,8 @@ const (
 	perhaps
 )
 
-// queries are the filters, with deep pages where there are enough matches for one: what was made is
-// known, so is what must be found.
+// queries are the filters, with later pages if there are enough matches: the data is known, and so are the
+// matches.
 func (l *listing) queries() []query {
 	deep := appName(l.n * 4 / 5)
 	with := func(text string) url.Values {
@@ -125,7 +125,7 @@ func (l *listing) queries() []query {
 	}
 }
 
-// measure asks every query many times, one after another.
+// measure runs every query many times, one after another.
 func (l *listing) measure(ctx context.Context, r *rigging, measured map[string][]point) error {
 	runs := of(r.options, 20, 100, 200)
 	floor, _, err := l.ask(ctx, "/livez", runs)
@@ -139,7 +139,7 @@ func (l *listing) measure(ctx context.Context, r *rigging, measured map[string][
 			return fmt.Errorf("%s: %w", q.name, err)
 		}
 		if empty := size < emptyPage; q.found != perhaps && empty != (q.found == nothing) {
-			return fmt.Errorf("%s: a page of %d bytes, which is not what was to be found", q.name, size)
+			return fmt.Errorf("%s: a page of %d bytes, which does not match the expectation", q.name, size)
 		}
 		if size > largestPage {
 			return fmt.Errorf("%s: a page of %d bytes, which is more than %d", q.name, size, largestPage)
@@ -159,7 +159,7 @@ func (l *listing) measure(ctx context.Context, r *rigging, measured map[string][
 const (
 	// emptyPage is more than a page without anything on it has.
 	emptyPage = 200
-	// largestPage is what a page of a hundred may have at the most.
+	// largestPage is the maximum size of a page of a hundred.
 	largestPage = 100_000
 )
 
@@ -181,7 +181,7 @@ func (l *listing) ask(ctx context.Context, path string, runs int) (took samples,
 	return took, size, nil
 }
 
-// readPage reads a page as it is, neither compressed nor understood.
+// readPage reads a page raw, neither decompressed nor parsed.
 func readPage(ctx context.Context, s *rig.Server, path string) (took time.Duration, size int64, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.URL+path, nil)
 	if err != nil {

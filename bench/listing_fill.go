@@ -71,8 +71,8 @@ func (l *listing) stop() {
 	_ = l.station.Stop()
 }
 
-// fill makes deployments until there are n and every target has reported. What it reports is called after name, such as
-// B9; it returns how many deployments were made per second.
+// fill creates deployments until there are n and every target has reported. Its results are named after name,
+// such as B9; it returns the number of created deployments per second.
 func (l *listing) fill(ctx context.Context, r *rigging, name string, n int) (rate float64, err error) {
 	started, before := time.Now(), l.n
 	err = l.station.each(ctx, n-before, func(ctx context.Context, c *rig.Server, i int) error {
@@ -97,7 +97,7 @@ func (l *listing) fill(ctx context.Context, r *rigging, name string, n int) (rat
 	)
 }
 
-// awaitReported waits until no target is on its way any more.
+// awaitReported waits until every target has reported.
 func (l *listing) awaitReported(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 6*fleetPatience)
 	defer cancel()

@@ -1,6 +1,5 @@
-// Command bench measures what Kedge promises to be fast at, with the real programs on a real
-// control plane, each figure beside a floor that was measured in the same run. See
-// docs/benchmarks.md for what the figures mean.
+// Command bench measures the performance of Kedge with the real programs on a real control plane. Each figure
+// has a floor that was measured in the same run. See docs/benchmarks.md for the meaning of the figures.
 package main
 
 import (
@@ -44,6 +43,7 @@ var benchmarks = []struct {
 	{"B13", benchIdle},
 	{"B15", benchRender},
 	{"B16", benchCreating},
+	{"B17", benchResources},
 }
 
 func run() error {
@@ -69,7 +69,7 @@ func run() error {
 	return errors.Join(append(errs, r.close())...)
 }
 
-// options are what the command was told.
+// options are the options of the command.
 type options struct {
 	binDir, kubeBin, out, commit, logDir string
 	databases                            []string
@@ -87,8 +87,8 @@ func parseOptions() (o options, only []string, err error) {
 	database := flag.String("database", "", "sqlite, postgres or both (default: sqlite, with --full both)")
 	flag.BoolVar(&o.full, "full", false, "the large sizes too")
 	flag.BoolVar(&o.small, "small", false, "sizes that show only that the benchmarks work")
-	flag.DurationVar(&o.settle, "settle", 0, "how long to wait before idle memory is read (0: not read; 270s lets two garbage collections of an idle program pass)")
-	flag.DurationVar(&o.partition, "partition", minPartition, "how long B10 cuts the line at least; it stays cut until all commits are made")
+	flag.DurationVar(&o.settle, "settle", 0, "how long to wait before idle memory is read (0: not read; 270s is long enough for two garbage collections of an idle program)")
+	flag.DurationVar(&o.partition, "partition", minPartition, "minimum time of the network partition in B10; it lasts until all commits are made")
 	flag.Parse()
 	bin, err := filepath.Abs(o.binDir) // programs are started in other folders
 	if err != nil {

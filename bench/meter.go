@@ -12,8 +12,7 @@ import (
 	"sync/atomic"
 )
 
-// meter stands between an agent and its server and counts the bytes that pass, in both directions, as TCP
-// carries them.
+// meter is a proxy between an agent and its server that counts the bytes in both directions.
 type meter struct {
 	listener net.Listener
 	server   string
@@ -23,7 +22,7 @@ type meter struct {
 	conns []net.Conn
 }
 
-// newMeter counts what goes to and from the server of an address.
+// newMeter counts the traffic of the server at an address.
 func newMeter(address string) (*meter, error) {
 	parsed, err := url.Parse(address)
 	if err != nil {
@@ -38,7 +37,7 @@ func newMeter(address string) (*meter, error) {
 	return m, nil
 }
 
-// divert has an agent reach its server by way of the meter.
+// divert routes an agent through the meter.
 func (m *meter) divert(agent *exec.Cmd) {
 	for i, arg := range agent.Args {
 		agent.Args[i] = strings.Replace(arg, m.server, m.listener.Addr().String(), 1)
@@ -65,14 +64,14 @@ func (m *meter) accept() {
 	}
 }
 
-// carry moves one direction of a connection until it ends, and ends the other one then.
+// carry forwards one direction of a connection until it ends, and then ends the other one.
 func (m *meter) carry(to, from net.Conn) {
 	_, _ = io.Copy(to, io.TeeReader(from, m))
 	_ = to.Close()
 	_ = from.Close()
 }
 
-// Write implements io.Writer for what is only counted.
+// Write implements io.Writer for data that is only counted.
 func (m *meter) Write(b []byte) (int, error) {
 	m.bytes.Add(int64(len(b)))
 	return len(b), nil

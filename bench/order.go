@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// benchStuck is B11: a revision whose first wave never gets ready, and its fix.
+// benchStuck is B11: a revision whose first wave never becomes ready, and its fix.
 func benchStuck(ctx context.Context, r *rigging) error {
 	runs := of(r.options, 1, 3, 5)
 	y, err := r.yardOf(ctx, "b11", "stuck")

@@ -14,14 +14,13 @@ import (
 	"github.com/kedge-dev/kedge/internal/rig"
 )
 
-// minPartition is longer than either end waits before it gives the connection up.
+// minPartition is longer than the connection timeouts of both ends.
 const minPartition = 45 * time.Second
 
-// badLine is what the agent comes back over.
+// badLine is the line of the agent after the partition.
 var badLine = line{rtt: 300 * time.Millisecond, loss: 0.01, rate: 256_000.0 / 8}
 
-// benchPartition is B10: an agent is cut off while many commits are made, and comes back over a bad
-// line.
+// benchPartition is B10: an agent is disconnected while many commits are made, and reconnects over a bad line.
 func benchPartition(ctx context.Context, r *rigging) error {
 	commits, runs := of(r.options, 10, 500, 500), of(r.options, 1, 1, 5)
 	for _, kind := range r.databases {
@@ -87,8 +86,8 @@ func (r *rigging) newPartition(ctx context.Context, kind string) (*partition, er
 	return p, p.installHook(ctx)
 }
 
-// manyFiles are objects that do not compress: what they weigh is what the line has to carry, and more
-// than fits into the message that announces them.
+// manyFiles are objects that do not compress: the line must carry their full size, which does not fit into the
+// message that announces them.
 func manyFiles() map[string]string {
 	files := map[string]string{}
 	for i := range 100 {
@@ -116,11 +115,11 @@ func (p *partition) commit(ctx context.Context) (string, error) {
 	return digestOf(p.files)
 }
 
-// heal is what one partition came to.
+// heal is the result of one partition.
 type heal struct {
 	reconnected, current, beyond time.Duration // since the heal, since the heal, and beyond what the line needs since the first byte
 	bytes                        int64         // to the agent
-	transfers                    int           // bundles that the agent took up
+	transfers                    int           // bundles that the agent received
 }
 
 func (p *partition) measure(ctx context.Context, r *rigging, runs, commits int) error {
@@ -150,7 +149,7 @@ func (p *partition) measure(ctx context.Context, r *rigging, runs, commits int) 
 	)
 }
 
-// cutAndHeal cuts the line while commits are made, and mends it badly.
+// cutAndHeal cuts the line while commits are made, and restores it with bad quality.
 func (p *partition) cutAndHeal(ctx context.Context, atLeast time.Duration, commits int) (heal, error) {
 	p.line.cut()
 	began, connects := time.Now(), p.fleet.connects()
@@ -200,12 +199,12 @@ func (p *partition) awaitRendered(ctx context.Context, digest string) error {
 			return nil
 		}
 		if !pause(ctx, 100*time.Millisecond) {
-			return errors.New("the server never had the newest commit")
+			return errors.New("the server did not get the newest commit")
 		}
 	}
 }
 
-// taken is how many bundles the agent has taken up so far.
+// taken returns the number of bundles that the agent has received.
 func (p *partition) taken() (n int) {
 	p.fleet.mu.Lock()
 	defer p.fleet.mu.Unlock()

@@ -20,9 +20,8 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// pgServer is a throwaway PostgreSQL with the settings that it comes with: unlike the one of the
-// tests it writes to the disk before it says so. A shell keeps it, which stops it and removes its
-// files when the benchmark ends, however that ends.
+// pgServer is a temporary PostgreSQL with default settings: unlike the one of the tests it uses fsync. A shell
+// keeps it, and stops it and removes its files when the benchmark ends for any reason.
 type pgServer struct {
 	dir   string
 	cmd   *exec.Cmd
@@ -54,7 +53,7 @@ func startPostgres() (*pgServer, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Not below the benchmark's own folder, which only its own user may enter.
+	// Not below the folder of the benchmark, which only its own user may enter.
 	dir, err := os.MkdirTemp("", "kedge-bench-pg-")
 	if err != nil {
 		return nil, err
@@ -83,7 +82,7 @@ func startPostgres() (*pgServer, error) {
 	return p, nil
 }
 
-// start starts the server, for the first time or after kill, and returns when it takes connections.
+// start starts the server, for the first time or after kill, and returns when it accepts connections.
 func (p *pgServer) start() error {
 	if _, err := io.WriteString(p.line, "start\n"); err != nil {
 		return err
@@ -122,8 +121,8 @@ func (p *pgServer) processes() ([]int, error) {
 	return pids, nil
 }
 
-// kill is kill −9 of every process, the first one first, so that it cannot tidy up. It returns when they
-// are dead: the memory that they share is in the way of a start before.
+// kill kills every process with kill −9, the first one first, so that it cannot clean up. It returns when they
+// are dead: their shared memory blocks an earlier start.
 func (p *pgServer) kill(ctx context.Context) error {
 	pids, err := p.processes()
 	if err != nil {
@@ -142,7 +141,7 @@ func (p *pgServer) kill(ctx context.Context) error {
 	return nil
 }
 
-// alive reports whether a process is neither gone nor waiting for somebody to notice its end.
+// alive reports whether a process runs and is not a zombie.
 func alive(pid int) bool {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, state, ok := strings.Cut(string(raw), ") ")
@@ -175,8 +174,8 @@ func (p *pgServer) url(role, database string) string {
 	return u.String()
 }
 
-// create makes a database as an operator does, with a role that owns it and one that uses it, and
-// returns the URLs of both.
+// create creates a database like an operator, with a role that owns it and one that uses it, and returns the
+// URLs of both.
 func (p *pgServer) create(ctx context.Context) (owner, user string, err error) {
 	conn, err := pgx.Connect(ctx, p.url("postgres", "postgres"))
 	if err != nil {
@@ -200,8 +199,8 @@ func (p *pgServer) create(ctx context.Context) (owner, user string, err error) {
 	return p.url("kedge_owner", name), p.url("kedge_server", name), nil
 }
 
-// ownedByPostgres gives the folder to the user postgres when this is root, which PostgreSQL refuses
-// to run as; nil stands for the caller.
+// ownedByPostgres changes the owner of the folder to the user postgres for root, because PostgreSQL refuses to
+// run as root; nil means the caller.
 func ownedByPostgres(dir string) (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

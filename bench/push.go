@@ -44,7 +44,7 @@ func benchPush(ctx context.Context, r *rigging) error {
 	return nil
 }
 
-// pollInterval is what B1 polls with; how long a push takes is then anything up to it, and the work.
+// pollInterval is the poll interval in B1; a push then takes up to this time, and the work.
 const pollInterval = 2 * time.Second
 
 // pushPlan is one round of B1.
@@ -80,7 +80,7 @@ func (r *rigging) pushRound(ctx context.Context, kube dynamic.Interface, plan pu
 	if err != nil {
 		return err
 	}
-	interval := "10m" // so that no figure comes from a poll
+	interval := "10m" // so that no figure depends on a poll
 	if plan.poll > 0 {
 		interval = plan.poll.String()
 	}
@@ -110,7 +110,7 @@ func (r *rigging) pushRound(ctx context.Context, kube dynamic.Interface, plan pu
 	return r.reportMemory(plan.label()+".memory", server.Process, agent)
 }
 
-// pusher makes commits and knows when they were accepted and when they are visible.
+// pusher makes commits and records when they were accepted and visible.
 type pusher struct {
 	name    string
 	kind    string // of source; "" is plain
@@ -124,7 +124,7 @@ type pusher struct {
 	pushed  chan time.Time
 }
 
-// setUp brings all apps into the cluster and installs the webhook.
+// setUp deploys all apps and installs the webhook.
 func (p *pusher) setUp(ctx context.Context) error {
 	files := map[string]string{}
 	for app := range p.apps {
@@ -150,7 +150,7 @@ func (p *pusher) setUp(ctx context.Context) error {
 	return p.installHook(ctx)
 }
 
-// installHook makes every push call the server's webhook, and notes when it was accepted.
+// installHook makes every push call the webhook of the server, and records when it was accepted.
 func (p *pusher) installHook(ctx context.Context) error {
 	var repos apiv1.List[apiv1.Repository]
 	if err := p.server.Call(ctx, http.MethodGet, rig.TenantPath+"/repositories", nil, &repos); err != nil {
@@ -164,7 +164,7 @@ func (p *pusher) installHook(ctx context.Context) error {
 	p.git.OnPush(func(_, ref, _ string) {
 		select {
 		case p.pushed <- time.Now():
-		default: // nobody measures this one
+		default: // not measured
 		}
 		if !p.polled {
 			_ = p.notify(ctx, ref) // a lost webhook shows as a time-out
@@ -185,8 +185,8 @@ func (p *pusher) files(app int, value string, into map[string]string) {
 	}
 }
 
-// change commits new values for one app, pushes them, and returns the digest of what an agent has to
-// hold then: it is computed here, so that no word of the server's is taken for it.
+// change commits new values for one app, pushes them, and returns the expected digest: it is computed here,
+// independent of the server.
 func (p *pusher) change(ctx context.Context, app int, value string) (digest string, err error) {
 	files := map[string]string{}
 	p.files(app, value, files)
@@ -227,8 +227,8 @@ func (p *pusher) notify(ctx context.Context, ref string) error {
 	return err
 }
 
-// push changes one app and returns the time from the push being accepted, and from its start, until
-// all objects are visible.
+// push changes one app and returns the time from the acceptance of the push, and from its start, until all
+// objects are visible.
 func (p *pusher) push(ctx context.Context, n int) (accepted, whole time.Duration, err error) {
 	app, value := n%p.apps, fmt.Sprintf("push-%d", n)
 	files := map[string]string{}

@@ -13,7 +13,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/treefs"
 )
 
-// benchRender is B15: distinct overlays, and one chart with distinct values, in a child that is warm, beside
+// benchRender is B15: different overlays, and one chart with different values, in a warm child, compared with
 // the same calls of the same libraries in this process; then equal inputs.
 func benchRender(ctx context.Context, r *rigging) error {
 	n := of(r.options, 5, 100, 100)
@@ -120,7 +120,7 @@ func (r *rigging) renderRound(ctx context.Context, pool *child.Pool, kind string
 	return r.report(inChild[1:].percentile(fmt.Sprintf("B15.%s.%d_distinct", kind, len(jobs)), 50, floor))
 }
 
-// counting counts the builds that a cache lets through.
+// counting counts the builds that a cache does not answer.
 type counting struct {
 	next   render.Builder
 	builds int
@@ -131,7 +131,7 @@ func (c *counting) Build(ctx context.Context, job render.Job) (*render.Built, er
 	return c.next.Build(ctx, job)
 }
 
-// renderAlike renders the same input n times, as n deployments of it do.
+// renderAlike renders the same input n times, like n deployments.
 func (r *rigging) renderAlike(ctx context.Context, pool *child.Pool, n int) error {
 	count := &counting{next: pool}
 	cache := render.NewCache(count, 0)

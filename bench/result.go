@@ -72,7 +72,7 @@ func (r *rigging) reportValue(name string, value float64, unit string) error {
 	return r.report(single(name, value, unit))
 }
 
-// exponent says how a figure grows from the first size to the last: 1 means that ten times as much
+// exponent describes the growth of a figure from the first size to the last: 1 means that ten times the size
 // takes ten times as long.
 func exponent(sizes []int, values []float64) float64 {
 	last := len(sizes) - 1

@@ -21,7 +21,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
 )
 
-// rigging is what the benchmarks share.
+// rigging has the shared resources of the benchmarks.
 type rigging struct {
 	options
 	dir     string
@@ -83,7 +83,7 @@ func unlimited(cfg *rest.Config) *rest.Config {
 // subdir makes a folder below the benchmark's own.
 func (r *rigging) subdir(pattern string) (string, error) { return os.MkdirTemp(r.dir, pattern) }
 
-// server starts a kedge-server with a fresh database.
+// server starts a kedge-server with a new database.
 func (r *rigging) server(ctx context.Context, args ...string) (*rig.Server, error) {
 	dir, err := r.subdir("server-")
 	if err != nil {
@@ -118,6 +118,11 @@ func (r *rigging) agent(ctx context.Context, s *rig.Server, name string, edits .
 	if _, err := s.Install(ctx, c, apiv1.EnrollAgent{Name: name}); err != nil {
 		return nil, err
 	}
+	return r.runAgent(ctx, c, name, edits...)
+}
+
+// runAgent starts an installed agent; edits change how.
+func (r *rigging) runAgent(ctx context.Context, c rig.Cluster, name string, edits ...func(*exec.Cmd)) (*rig.Process, error) {
 	dir, err := r.subdir("agent-")
 	if err != nil {
 		return nil, err
@@ -170,7 +175,7 @@ func (r *rigging) repository(ctx context.Context, name string) (*gitserver.Serve
 	return git, repo, err
 }
 
-// pause waits, and reports false when ctx has ended.
+// pause waits, and returns false if ctx has ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()

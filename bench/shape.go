@@ -18,10 +18,9 @@ type line struct {
 	rate float64 // bytes per second, each way
 }
 
-// shaper stands between agents and a server as a bad line does: packets take time, the line takes so
-// many of them per second, and one that is lost comes again a round trip and a half later, with
-// everything behind it, as TCP delivers in order. It can be cut: then nothing passes and nobody is told.
-// The kernel would do this better (tc netem), where it has that.
+// shaper simulates a bad line between agents and a server: packets have latency, the line has a rate limit, and
+// a lost packet arrives a round trip and a half later, with everything after it, as TCP delivers in order. It
+// can be cut: then nothing passes, without an error. The kernel would do this better (tc netem), if available.
 type shaper struct {
 	listener net.Listener
 	server   string
@@ -80,7 +79,7 @@ func (s *shaper) cut() {
 	s.mended = make(chan struct{})
 }
 
-// mend lets packets pass again, over such a line.
+// mend lets packets pass again, over a line with these properties.
 func (s *shaper) mend(l line) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,8 +94,8 @@ func (s *shaper) mend(l line) {
 	}
 }
 
-// since is how many bytes have gone to clients since the last mend, and when the connection that got
-// most of them began to be used again.
+// since returns how many bytes have gone to clients since the last mend, and when the connection with most of
+// them was used again first.
 func (s *shaper) since() (bytes int64, first time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,7 +123,7 @@ func (s *shaper) accept() {
 	}
 }
 
-// join carries both directions between a client and a server.
+// join forwards both directions between a client and a server.
 func (s *shaper) join(client, server net.Conn) {
 	c := &cable{ends: [2]net.Conn{up: server, down: client}}
 	s.mu.Lock()
@@ -140,8 +139,8 @@ type packet struct {
 	arrive time.Time
 }
 
-// carry moves one direction of a connection until either end is closed. The other end learns of that as
-// late as of anything else.
+// carry forwards one direction of a connection until either end is closed. The other end notices that with the
+// same delay.
 func (s *shaper) carry(c *cable, direction int) {
 	from, to := c.ends[1-direction], c.ends[direction]
 	way := make(chan packet, 1024)
@@ -182,8 +181,8 @@ func (s *shaper) passable() {
 	<-mended
 }
 
-// send puts a packet on the line and returns when that can take the next one. Opening a connection takes
-// a round trip before the first one.
+// send sends a packet and returns when the line can accept the next one. Opening a connection takes a round
+// trip first.
 func (s *shaper) send(c *cable, direction int, data []byte, opening bool) packet {
 	s.mu.Lock()
 	now := time.Now()

@@ -21,11 +21,11 @@ import (
 const (
 	// agentsPerProcess keeps a process of simulated agents well below the limit of descriptors.
 	agentsPerProcess = 5000
-	// fleetPatience bounds every wait for the fleet.
+	// fleetPatience limits every wait for the fleet.
 	fleetPatience = 10 * time.Minute
 )
 
-// simFleet is processes of simulated agents, and what they have told. It is safe for concurrent use.
+// simFleet is a set of processes of simulated agents, with their output. It is safe for concurrent use.
 type simFleet struct {
 	n     int
 	procs []*rig.Process
@@ -34,9 +34,9 @@ type simFleet struct {
 	told  chan struct{} // closed and replaced whenever something was told
 	links []linkState   // by process
 	bytes []linkBytes   // by process
-	// history is what an agent has taken up, oldest first, by agent and target.
+	// history has the received bundles, oldest first, by agent and target.
 	history map[holder][]holding
-	holders map[string]int // how many hold a digest now
+	holders map[string]int // number of targets with a digest now
 }
 
 type holder struct{ agent, target string }
@@ -56,8 +56,8 @@ type linkBytes struct {
 	answers                 int
 }
 
-// simulate starts an agent for every token in dirs, one process per folder. quiet ones do not tell what
-// they apply.
+// simulate starts an agent for every token in dirs, one process per folder. With quiet they do not print
+// applied bundles.
 func (r *rigging) simulate(ctx context.Context, address, caFile string, n int, dirs []string, extra ...string) (*simFleet, error) {
 	f := &simFleet{
 		n: n, told: make(chan struct{}), links: make([]linkState, len(dirs)), bytes: make([]linkBytes, len(dirs)),
@@ -85,7 +85,7 @@ func (f *simFleet) stop() {
 	}
 }
 
-// read takes the lines of one process.
+// read parses the output of one process.
 func (f *simFleet) read(process int, out io.Reader) {
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		fields := strings.Fields(lines.Text())
@@ -125,7 +125,7 @@ func (f *simFleet) takeLocked(process int, fields []string, at time.Time) {
 	}
 }
 
-// await waits until what was told makes ok true. ok is called with the lock held.
+// await waits until ok returns true. ok is called with the lock held.
 func (f *simFleet) await(ctx context.Context, ok func() bool) error {
 	late := time.NewTimer(fleetPatience)
 	defer late.Stop()
@@ -148,8 +148,7 @@ func (f *simFleet) await(ctx context.Context, ok func() bool) error {
 	}
 }
 
-// linksLocked sums the processes up: how many agents are connected, how many connections there were,
-// and when that was last told.
+// linksLocked sums up the processes: connected agents, connections so far, and the time of the last change.
 func (f *simFleet) linksLocked() (connected, connects int, at time.Time) {
 	for _, l := range f.links {
 		connected, connects = connected+l.connected, connects+l.connects
@@ -168,8 +167,7 @@ func (f *simFleet) connects() int {
 	return n
 }
 
-// awaitLinks waits until all agents are connected, by that many connections in all, and returns when
-// that was so.
+// awaitLinks waits until all agents are connected, with that many connections in total, and returns when.
 func (f *simFleet) awaitLinks(ctx context.Context, connects int) (at time.Time, err error) {
 	err = f.await(ctx, func() bool {
 		connected, total, when := f.linksLocked()
@@ -179,7 +177,7 @@ func (f *simFleet) awaitLinks(ctx context.Context, connects int) (at time.Time, 
 	return at, err
 }
 
-// awaitHolders waits until n hold a digest, and returns when the last one took it up.
+// awaitHolders waits until n targets have a digest, and returns when the last one got it.
 func (f *simFleet) awaitHolders(ctx context.Context, digest string, n int) (last time.Time, err error) {
 	err = f.await(ctx, func() bool { return f.holders[digest] >= n })
 	f.mu.Lock()
@@ -192,14 +190,14 @@ func (f *simFleet) awaitHolders(ctx context.Context, digest string, n int) (last
 	return last, err
 }
 
-// holding is how many hold a digest now.
+// holding returns the number of targets with a digest now.
 func (f *simFleet) holding(digest string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.holders[digest]
 }
 
-// traffic asks how many bytes have gone over the connections that are open, both ways.
+// traffic returns the traffic of the open connections, in both directions.
 func (f *simFleet) traffic(ctx context.Context) (bytes int64, err error) {
 	f.mu.Lock()
 	before := make([]int, len(f.bytes))
@@ -223,7 +221,7 @@ func (f *simFleet) traffic(ctx context.Context) (bytes int64, err error) {
 	return bytes, err
 }
 
-// tokenDirs makes folders for the tokens of n agents, and says where that of each belongs.
+// tokenDirs creates folders for the tokens of n agents, and returns the path of each.
 func (r *rigging) tokenDirs(n int) (dirs []string, file func(i int, agent string) string, err error) {
 	for range (n + agentsPerProcess - 1) / agentsPerProcess {
 		dir, err := r.subdir("tokens-")

@@ -12,8 +12,8 @@ const (
 	helm      = "helm"
 )
 
-// sourceFiles are an app of the same four ConfigMaps as files of Kustomize, with a base that all apps share, or
-// of a chart.
+// sourceFiles are the files of an app with the same four ConfigMaps, for Kustomize with a base that all apps
+// share, or for a chart.
 func sourceFiles(kind string, app int, value string, into map[string]string) {
 	folder := fmt.Sprintf("apps/%04d", app)
 	if kind == helm {

@@ -23,14 +23,14 @@ const (
 	postgres = "postgres"
 )
 
-// callers is how many tokens a station has beside the first: a server bounds the requests of each.
+// callers is the number of tokens of a station in addition to the first: a server limits the requests of each.
 const callers = 12
 
-// tooManyPause is how long a caller rests that was told to.
+// tooManyPause is the pause of a throttled caller.
 const tooManyPause = 50 * time.Millisecond
 
-// station is a kedge-server with a database of its own, over TLS. It can be killed, and started
-// again at the same address.
+// station is a kedge-server with its own database, over TLS. It can be killed, and restarted at the same
+// address.
 type station struct {
 	*rig.Server
 	kind  string
@@ -53,7 +53,7 @@ func (r *rigging) station(ctx context.Context, kind string, args ...string) (*st
 	if err != nil {
 		return nil, err
 	}
-	// Webhooks bring every change, so that no figure comes from a poll.
+	// Webhooks announce every change, so that no figure depends on a poll.
 	args = append(append(args, "--git-poll-interval=10m", "--tls-host=localhost"), common...)
 	s := &station{kind: kind, cfg: rig.ServerConfig{
 		Binary: r.program("kedge-server"), Listen: "127.0.0.1:0", DataDir: dir, Log: log,
@@ -78,7 +78,7 @@ func (r *rigging) station(ctx context.Context, kind string, args ...string) (*st
 	return s, s.hire(ctx)
 }
 
-// newDatabase makes a database in PostgreSQL, which the first of them starts.
+// newDatabase creates a database in PostgreSQL, which the first one starts.
 func (r *rigging) newDatabase(ctx context.Context) (user string, err error) {
 	if r.pg == nil {
 		if r.pg, err = startPostgres(); err != nil {
@@ -97,8 +97,8 @@ func (r *rigging) newDatabase(ctx context.Context) (user string, err error) {
 	return user, nil
 }
 
-// commonArgs are the keys and the CA that servers on PostgreSQL have to be given. A server that is
-// started for that alone makes them.
+// commonArgs are the keys and the CA that servers with PostgreSQL need. A server that is started only for this
+// creates them.
 func (r *rigging) commonArgs(ctx context.Context) ([]string, error) {
 	dir := filepath.Join(r.dir, "common")
 	if r.common == nil {
@@ -119,7 +119,7 @@ func (r *rigging) commonArgs(ctx context.Context) ([]string, error) {
 	return r.common, nil
 }
 
-// restart starts the server again where it was, after it has ended.
+// restart restarts the server at the same address, after it has ended.
 func (s *station) restart(ctx context.Context) error {
 	started, err := rig.StartServer(ctx, s.cfg)
 	if err != nil {
@@ -130,10 +130,10 @@ func (s *station) restart(ctx context.Context) error {
 	return nil
 }
 
-// agentAddress is what agents dial.
+// agentAddress returns the address for agents.
 func (s *station) agentAddress() string { return strings.Replace(s.URL, "https://", "grpcs://", 1) }
 
-// memory is the PSS of the server, and of its database when that is a process of its own, in KiB.
+// memory returns the PSS of the server, and of its database if that is a separate process, in KiB.
 func (s *station) memory() (server, database float64, err error) {
 	if server, err = pss(s.PID()); err != nil || s.pg == nil {
 		return server, 0, err
@@ -142,7 +142,7 @@ func (s *station) memory() (server, database float64, err error) {
 	return server, database, err
 }
 
-// hire makes more tokens.
+// hire creates more tokens.
 func (s *station) hire(ctx context.Context) error {
 	for i := range callers {
 		var t apiv1.NewAPIToken
@@ -155,15 +155,14 @@ func (s *station) hire(ctx context.Context) error {
 	return nil
 }
 
-// caller is the server as the i-th of those that share the work sees it.
+// caller returns the server for the i-th caller.
 func (s *station) caller(i int) *rig.Server {
 	c := *s.Server
 	c.Token = s.extra[i%len(s.extra)]
 	return &c
 }
 
-// each calls fn for 0 … n−1, several at once, each time with one of the callers. A caller that is told
-// to slow down does.
+// each calls fn for 0 … n−1, concurrently, each time with one of the callers. Throttled callers slow down.
 func (s *station) each(ctx context.Context, n int, fn func(ctx context.Context, c *rig.Server, i int) error) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for w := range callers {
@@ -180,7 +179,7 @@ func (s *station) each(ctx context.Context, n int, fn func(ctx context.Context, 
 	return g.Wait()
 }
 
-// patiently tries again when the server says that this is too much.
+// patiently retries throttled requests.
 func patiently(ctx context.Context, do func() error) error {
 	for {
 		err := do()
@@ -194,7 +193,7 @@ func patiently(ctx context.Context, do func() error) error {
 	}
 }
 
-// addRepository makes a repository before deployments from it are made, several at once.
+// addRepository creates a repository before concurrent deployments from it.
 func (s *station) addRepository(ctx context.Context, url string) error {
 	return s.Call(ctx, http.MethodPost, rig.TenantPath+"/repositories", apiv1.CreateRepository{URL: url}, nil)
 }

@@ -18,15 +18,14 @@ import (
 	"github.com/kedge-dev/kedge/internal/rig"
 )
 
-// writtenTotal counts the statuses that were written: of those of one target that wait, only the newest
-// is.
+// writtenTotal counts the written statuses: of several waiting ones of one target, only the newest is written.
 const writtenTotal = "kedge_gateway_report_batch_size_sum"
 
 // warmUp is how much of a storm is not counted: every first status is a whole one.
 const warmUp = 2 * time.Second
 
-// stormSize is one storm. Of those without a pace, agents send as fast as their streams take it; a pace
-// shows how stale things are at the rate that is promised.
+// stormSize is one storm. Without a pace, agents send as fast as their streams allow; a pace shows the
+// staleness at the promised rate.
 type stormSize struct {
 	name            string
 	agents, targets int // targets per agent
@@ -88,7 +87,7 @@ func (r *rigging) stormRound(ctx context.Context, kind string, size stormSize) e
 	written := (after - before) / time.Since(from).Seconds()
 	stale := storm.staleness(seen, from, to)
 	if len(stale) == 0 {
-		return errors.New("the probed target never had a new status")
+		return errors.New("the probed target did not get a new status")
 	}
 	label := "B8." + kind + "." + size.name
 	return r.reportAll(
@@ -131,7 +130,7 @@ func (r *rigging) stormStation(ctx context.Context, kind string, size stormSize)
 	})
 }
 
-// readFloor is what reading one target costs while nothing else happens.
+// readFloor is the time of reading one target on an idle server.
 func readFloor(ctx context.Context, s *station, path string) (time.Duration, error) {
 	var all samples
 	for i := range floorRuns {
@@ -144,7 +143,7 @@ func readFloor(ctx context.Context, s *station, path string) (time.Duration, err
 	return all.at(50), nil
 }
 
-// stormProcess is the storm program and what it has told. It is safe for concurrent use.
+// stormProcess is the storm program with its output. It is safe for concurrent use.
 type stormProcess struct {
 	process *rig.Process
 	ready   chan struct{}

@@ -12,14 +12,14 @@ import (
 	"github.com/kedge-dev/kedge/internal/apiv1"
 )
 
-// sight is what a reader saw: at a time, the status that was made at another.
+// sight is an observation of a reader: its time, and the time of the observed status.
 type sight struct{ at, made time.Time }
 
 // lateSight bounds how long the newest status of a watch is waited for.
 const lateSight = 30 * time.Second
 
-// watch reads one target over and over, as somebody with a dashboard does, while the storm goes on: for
-// that long, and until what was made by then is seen.
+// watch reads one target repeatedly, like a dashboard, during the storm: for that long, and until the statuses
+// up to then are visible.
 func (p *stormProcess) watch(ctx context.Context, s *station, path string, long time.Duration) (seen []sight, end time.Time, err error) {
 	end = time.Now().Add(long)
 	for i := 0; ctx.Err() == nil; i++ {
@@ -45,8 +45,8 @@ func (p *stormProcess) watch(ctx context.Context, s *station, path string, long 
 	return seen, end, ctx.Err()
 }
 
-// staleness is, for every status that was made from one time to another, how long it took until it, or
-// a newer one of the same target, was seen. One that never was counts with how long it was waited for.
+// staleness returns, for every status in a time range, how long it took until it, or a newer one of the same
+// target, was visible. One that never was counts with the waiting time.
 func (p *stormProcess) staleness(seen []sight, from, to time.Time) samples {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -68,7 +68,7 @@ func (p *stormProcess) staleness(seen []sight, from, to time.Time) samples {
 	return out
 }
 
-// acceptedSince is how many statuses per second the server has confirmed since.
+// acceptedSince returns how many statuses per second the server has confirmed since.
 func (p *stormProcess) acceptedSince(since time.Time) float64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 )
 
-// tally counts, from outside, how many objects of a namespace are as a benchmark wants them.
+// tally counts, from outside, how many objects of a namespace have the expected state.
 type tally struct {
 	mu      sync.Mutex
 	good    func(*unstructured.Unstructured) bool
@@ -67,7 +67,7 @@ func (t *tally) checkLocked(name string, o *unstructured.Unstructured) {
 	}
 }
 
-// want sets what is counted from now on.
+// want sets the expected state.
 func (t *tally) want(good func(*unstructured.Unstructured) bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -78,7 +78,7 @@ func (t *tally) want(good func(*unstructured.Unstructured) bool) {
 	}
 }
 
-// await waits until n objects are as wanted, and returns since when each of them is.
+// await waits until n objects have the expected state, and returns since when.
 func (t *tally) await(ctx context.Context, n int) (map[string]time.Time, error) {
 	const limit = 15 * time.Minute
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("fewer than %d objects are as wanted after %v", n, limit))
@@ -86,7 +86,7 @@ func (t *tally) await(ctx context.Context, n int) (map[string]time.Time, error) 
 	for {
 		t.mu.Lock()
 		var fit map[string]time.Time
-		if len(t.fit) >= n { // not before: who watches must not slow down what it measures
+		if len(t.fit) >= n { // not before: the observer must not slow down what it measures
 			fit = maps.Clone(t.fit)
 		}
 		t.mu.Unlock()
@@ -101,8 +101,8 @@ func (t *tally) await(ctx context.Context, n int) (map[string]time.Time, error) 
 	}
 }
 
-// healed waits until an object is as wanted, and is so since after it was spoilt: the watch may not have told
-// of that yet. It returns since when.
+// healed waits until an object has the expected state since it was spoilt: the watch may be late. It returns
+// since when.
 func (t *tally) healed(ctx context.Context, name string, spoilt time.Time) (time.Time, error) {
 	for {
 		fit, err := t.await(ctx, 0)
@@ -120,7 +120,7 @@ func (t *tally) healed(ctx context.Context, name string, spoilt time.Time) (time
 	}
 }
 
-// last waits like await and returns the moment at which that became true.
+// last waits like await and returns the time at which that became true.
 func (t *tally) last(ctx context.Context, n int) (at time.Time, err error) {
 	fit, err := t.await(ctx, n)
 	for _, since := range fit {
@@ -131,7 +131,7 @@ func (t *tally) last(ctx context.Context, n int) (at time.Time, err error) {
 	return at, err
 }
 
-// data wants ConfigMaps whose data.value is value.
+// data matches ConfigMaps whose data.value is value.
 func data(value string) func(*unstructured.Unstructured) bool {
 	return func(o *unstructured.Unstructured) bool {
 		got, _, _ := unstructured.NestedString(o.Object, "data", "value")
@@ -139,7 +139,7 @@ func data(value string) func(*unstructured.Unstructured) bool {
 	}
 }
 
-// empty waits until there is nothing left.
+// empty waits until no object is left.
 func (t *tally) empty(ctx context.Context) error {
 	for {
 		t.mu.Lock()

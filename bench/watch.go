@@ -17,8 +17,8 @@ var (
 	namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 )
 
-// configMapWatcher sees from outside what the cluster holds. It, not Kedge's own status, decides
-// when something is done.
+// configMapWatcher watches the cluster from outside. It, and not the status of Kedge, decides when something is
+// done.
 type configMapWatcher struct {
 	mu      sync.Mutex
 	values  map[string]string
@@ -26,7 +26,7 @@ type configMapWatcher struct {
 	wake    chan struct{}
 }
 
-// watchConfigMaps makes a namespace and watches the ConfigMaps in it.
+// watchConfigMaps creates a namespace and watches its ConfigMaps.
 func watchConfigMaps(ctx context.Context, kube dynamic.Interface, namespace string) (*configMapWatcher, error) {
 	ns := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": namespace},

@@ -18,21 +18,20 @@ import (
 	"github.com/kedge-dev/kedge/internal/rig"
 )
 
-// yard is one server, one agent, one repository and one namespace of its own: what a benchmark of the
-// engine needs.
+// yard is one server, one agent, one repository, and one namespace, for benchmarks of the engine.
 type yard struct {
 	*pusher
 	r     *rigging
 	kube  dynamic.Interface
 	agent *rig.Process
-	meter *meter // between agent and server; nil when nothing is counted there
+	meter *meter // between agent and server; nil if nothing is counted
 }
 
 func (r *rigging) yard(ctx context.Context, name string) (*yard, error) {
 	return r.newYard(ctx, name, false)
 }
 
-// newYard makes a yard. Where it is metered, what agent and server say to each other is counted.
+// newYard creates a yard. With a meter, the traffic between agent and server is counted.
 func (r *rigging) newYard(ctx context.Context, name string, metered bool) (*yard, error) {
 	kube, err := r.kube(ctx)
 	if err != nil {
@@ -62,7 +61,7 @@ func (r *rigging) newYard(ctx context.Context, name string, metered bool) (*yard
 	if err := makeNamespace(ctx, kube, name); err != nil {
 		return nil, err
 	}
-	// A repository without a commit has nothing to read yet.
+	// A repository without a commit has nothing to read.
 	if _, err := repo.CommitAndPush(ctx, map[string]string{"README": "nothing yet"}, "begin"); err != nil {
 		return nil, err
 	}
@@ -70,7 +69,7 @@ func (r *rigging) newYard(ctx context.Context, name string, metered bool) (*yard
 	return y, y.connected(ctx)
 }
 
-// connected waits for the agent: how long it takes to start is none of the figures.
+// connected waits for the agent: its start time is not measured.
 func (y *yard) connected(ctx context.Context) error {
 	for {
 		var a apiv1.Agent
@@ -94,14 +93,14 @@ func makeNamespace(ctx context.Context, kube dynamic.Interface, name string) err
 	return err
 }
 
-// deploy makes a deployment of one folder of the repository.
+// deploy creates a deployment of one folder of the repository.
 func (y *yard) deploy(ctx context.Context, name, path string) error {
 	return y.server.Call(ctx, http.MethodPost, rig.TenantPath+"/deployments?check=false", apiv1.CreateDeployment{
 		Name: name, Namespace: y.name, Source: apiv1.Source{RepoURL: y.git.URL(y.name), Path: path},
 	}, nil)
 }
 
-// yardOf is a yard with one deployment, of a folder of the same name, and its webhook.
+// yardOf returns a yard with one deployment, of a folder of the same name, and its webhook.
 func (r *rigging) yardOf(ctx context.Context, name, folder string) (*yard, error) {
 	y, err := r.yard(ctx, name)
 	if err != nil {
@@ -125,7 +124,7 @@ func (y *yard) commit(ctx context.Context, files map[string]string, message stri
 	return <-y.pushed, nil
 }
 
-// stop ends the server and the agent, so that the next benchmark has the machine for itself.
+// stop stops the server and the agent, so that the next benchmark has the whole machine.
 func (y *yard) stop() error {
 	if err := y.agent.Stop(); err != nil {
 		return err
@@ -133,7 +132,7 @@ func (y *yard) stop() error {
 	return y.server.Stop()
 }
 
-// costs are what the programs have used up so far.
+// costs are the resources that the programs have used so far.
 type costs struct{ cpu, memory, agent float64 }
 
 func (y *yard) costs() (c costs, err error) {
@@ -151,13 +150,13 @@ func (y *yard) costs() (c costs, err error) {
 	return c, nil
 }
 
-// cpuSeconds is what a process has computed so far.
+// cpuSeconds returns the CPU time of a process.
 func cpuSeconds(pid int) (float64, error) {
 	raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
-	const user, system, hertz = 11, 12, 100 // fields behind the name, which may hold anything
+	const user, system, hertz = 11, 12, 100 // fields after the name, which may contain anything
 	_, rest, _ := strings.Cut(string(raw), ") ")
 	fields := strings.Fields(rest)
 	var ticks float64

@@ -240,8 +240,8 @@ func TestStatusSaysWhatHoldsADeploymentAndWhatWasLetGo(t *testing.T) {
 	let := target("gone", "Detached", "Current")
 	let.DetachedAt, let.DetachedWhy = born, `agent "gone" left environment "eu"`
 	held := deployment("web", "OutOfSync", "Current", target("prod", "OutOfSync", "Current"), let)
-	held.Held = "it is pinned to revision 2 (commit beef01234567) by ann since 2026-11-15T12:00:00Z"
-	held.Message = "prod: a newer revision is there"
+	held.Held = &apiv1.Cause{Reason: "Pinned", Message: "the deployment is pinned to revision 2 (commit beef01234567) by ann since 2026-11-15T12:00:00Z"}
+	held.Message = "prod: a newer revision is available"
 	held.Pin = &apiv1.Pin{Revision: 2, Commit: "beef0123456789", At: born, By: "ann"}
 	s.set(func(s *server) { s.deployments = []apiv1.Deployment{held} })
 	for name, args := range map[string]string{"status-held": "status web", "get-held": "get deployments", "deploy-history-pinned": "deploy history web"} {

@@ -10,9 +10,9 @@ import (
 )
 
 func (a *app) agentCommand() *cobra.Command {
-	cmd := group("agent", "Enrol, label, upgrade, uninstall and delete agents",
+	cmd := group("agent", "Enroll, label, upgrade, uninstall and delete agents",
 		a.agentEnrollCommand(), a.agentManifestCommand(), a.agentLabelCommand(), a.agentRotateCommand(), a.agentTokenCommand(), a.agentConfigCommand(),
-		a.agentUninstallCommand(), a.agentDeleteCommand(), a.agentDismissCommand(), getCommand(a, "get", agentResource()))
+		a.agentUninstallCommand(), a.agentDeleteCommand(), a.agentDismissCommand(), a.agentApplicationsCommand(), getCommand(a, "get", agentResource()))
 	cmd.Aliases = []string{"agents", "ag"}
 	return cmd
 }
@@ -44,6 +44,8 @@ func (a *app) agentManifestCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&options.WithoutDeployment, "without-deployment", false, "leave the Deployment out; deleting the rest deletes it with its Namespace")
 	cmd.MarkFlagsMutuallyExclusive("image", "without-deployment")
 	cmd.Flags().StringVar(&options.ServerAddress, "server-address", "", "how the agent reaches the server (default: the server's)")
+	cmd.Flags().StringVar(&options.Namespace, "agent-namespace", "", "namespace of the agent (default: derived from its name)")
+	cmd.Flags().StringVar(&options.RegistrationSecret, "registration-secret", "", "Secret in the namespace of the agent, created by you, whose key registrationToken holds the token")
 	cmd.Flags().IntVar(&options.Replicas, "replicas", 0, "how many pods, as it was enrolled with (default 1)")
 	return cmd
 }

@@ -18,7 +18,7 @@ func configServer(t *testing.T, asked chan<- string) string {
 	config := apiv1.AgentConfig{
 		Agent: "prod", RepoURL: "https://git.example/fleet.git", State: "Invalid", File: ".kedge/agents/prod/config.yaml",
 		Commit: strings.Repeat("b", 40), LiveCommit: strings.Repeat("a", 40), MoreErrors: 3,
-		Errors:  []apiv1.ConfigFinding{{Field: "deployments[0].policy.drift", Line: 7, Message: `"fix" is none of correct, report, ignore`}},
+		Errors:  []apiv1.ConfigFinding{{Field: "deployments[0].policy.drift", Line: 7, Message: `"fix" is not one of correct, report, ignore`}},
 		Notices: []apiv1.ConfigFinding{{Field: "ci_access", Line: 20, Message: "is not used"}},
 		Deployments: []apiv1.ConfigDeployment{
 			{Name: "old", Deployment: "prod.old", OnRemove: "keep", ReleasedAt: now.Add(-time.Hour)},
@@ -56,7 +56,7 @@ func TestConfigurationsInGitAreSetAndShown(t *testing.T) {
 		says  []string
 	}{
 		"agent config get prod": {"GET agents/prod/config", 0, []string{
-			"Invalid: the configuration that was applied before stays in force", "Errors:\n  line 7: deployments[0].policy.drift: \"fix\" is none of correct, report, ignore\n  and 3 more",
+			"Invalid: the configuration that was applied before stays in force", "Errors:\n  line 7: deployments[0].policy.drift: \"fix\" is not one of correct, report, ignore\n  and 3 more",
 			"Not used:\n  line 20: ci_access: is not used", "prod.web", "Released (60m)", "aaaaaaaaaaaa",
 		}},
 		"agent config get prod -o json":                      {"GET agents/prod/config", 0, []string{`"field": "deployments[0].policy.drift"`}},

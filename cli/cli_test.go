@@ -18,6 +18,7 @@ import (
 
 	"github.com/kedge-dev/kedge/cli"
 	"github.com/kedge-dev/kedge/internal/apiv1"
+	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
 const token = "kedge-api-right"
@@ -76,7 +77,7 @@ func (s *server) handler() http.Handler {
 	mux.HandleFunc("POST "+tenant+"deployments", func(w http.ResponseWriter, r *http.Request) {
 		made := s.deployments[0]
 		if strings.Contains(s.got[r.Method+" "+r.URL.Path], "https://away/") && r.URL.Query().Get("check") != "false" {
-			made.Warnings = []string{"the source was stored unchecked: the host is away"}
+			made.Warnings = []string{"the source was not checked: the host is away"}
 		}
 		write(w, 201, made)
 	})
@@ -90,8 +91,7 @@ func (s *server) handler() http.Handler {
 	mux.HandleFunc("POST "+tenant+"agents", s.enroll)
 	mux.HandleFunc("DELETE "+tenant+"agents/{name}", func(w http.ResponseWriter, r *http.Request) {
 		if r.PathValue("name") != "prod" {
-			write(w, 404, apiv1.Problem{Status: 404, Detail: `agent "x" in tenant "default" was not found: check the name and the tenant; ` +
-				`GET /api/v1/tenants/default/agents lists what there is`})
+			write(w, 404, notFound("agents", `agent "x" in tenant "default"`))
 			return
 		}
 		w.WriteHeader(http.StatusNoContent)
@@ -148,7 +148,11 @@ func (s *server) enroll(w http.ResponseWriter, r *http.Request) {
 	var req apiv1.EnrollAgent
 	_ = json.Unmarshal([]byte(s.got[r.Method+" "+r.URL.Path]), &req)
 	if req.Name == "lost" {
-		write(w, 409, apiv1.Problem{Status: 409, Detail: `agent "lost" in tenant "default" already exists: choose another name`})
+		const message = `agent "lost" in tenant "default" already exists`
+		write(w, 409, apiv1.Problem{
+			Status: 409, Detail: message + ": GET /api/v1/tenants/default/agents/lost shows it; use another name; nothing was changed",
+			ProblemMembers: apiv1.ProblemMembers{Reason: string(fleet.ReasonAlreadyExists), Message: message, List: "/api/v1/tenants/default/agents"},
+		})
 		return
 	}
 	if req.Name == "bare" && req.Image == "" && !req.WithoutDeployment {
@@ -170,7 +174,16 @@ func (s *server) deployment(w http.ResponseWriter, name string) {
 			return
 		}
 	}
-	write(w, 404, apiv1.Problem{Status: 404, Detail: fmt.Sprintf("deployment %q in tenant \"default\" was not found: check the name and the tenant", name)})
+	write(w, 404, notFound("deployments", fmt.Sprintf("deployment %q in tenant \"default\"", name)))
+}
+
+// notFound is the answer of a server that does not have a resource.
+func notFound(collection, subject string) apiv1.Problem {
+	message, list := subject+" was not found", "/api/v1/tenants/default/"+collection
+	return apiv1.Problem{
+		Status: 404, Detail: message + ": check the name and the tenant; GET " + list + " lists all",
+		ProblemMembers: apiv1.ProblemMembers{Reason: string(fleet.ReasonResourceNotFound), Message: message, List: list},
+	}
 }
 
 // stream hands each open feed to the test.

@@ -104,6 +104,9 @@ func deploymentKind() declaredKind {
 		if by := v.DeclaredBy; by != nil && by.ReleasedAt.IsZero() {
 			out.managed = by.File + " of " + by.RepoURL
 		}
+		if by := v.ManagedBy; by != nil {
+			out.managed = by.String()
+		}
 		return out
 	}
 	return declaredKind{

@@ -76,12 +76,14 @@ func repositoryKind() declaredKind {
 }
 
 type agentSpec struct {
-	Namespaces []string `json:"namespaces,omitempty"`
+	Namespaces            []string `json:"namespaces,omitempty"`
+	EngineNamespace       string   `json:"engineNamespace,omitempty"`
+	DeliverGitCredentials bool     `json:"deliverGitCredentials,omitempty"`
 }
 
 func agentKind() declaredKind {
 	as := func(v apiv1.Agent) current {
-		return current{metadata: resourcefile.Metadata{Name: v.Name, Labels: v.Labels}, spec: agentSpec{v.Namespaces}}
+		return current{metadata: resourcefile.Metadata{Name: v.Name, Labels: v.Labels}, spec: agentSpec{v.Namespaces, v.EngineNamespace, v.DeliverGitCredentials}}
 	}
 	return declaredKind{
 		kind: "Agent", words: agentResource().words(), labelled: true, parse: parseSpec(asIs[agentSpec]),
@@ -95,7 +97,8 @@ func agentKind() declaredKind {
 			return fmt.Errorf("agent %q is not enrolled: enrolling prints a token, so that a file cannot do it; run kedge agent enroll %s first", m.Name, m.Name)
 		},
 		update: func(ctx context.Context, c *client.Client, now current, m resourcefile.Metadata, spec any) (string, error) {
-			return patch(ctx, c, now, apiv1.UpdateAgent{Labels: given(m.Labels), Namespaces: append([]string{}, spec.(agentSpec).Namespaces...)})
+			s := spec.(agentSpec)
+			return patch(ctx, c, now, apiv1.UpdateAgent{Labels: given(m.Labels), Namespaces: append([]string{}, s.Namespaces...), EngineNamespace: &s.EngineNamespace, DeliverGitCredentials: &s.DeliverGitCredentials})
 		},
 	}
 }

@@ -28,6 +28,9 @@ func (a *app) demoCommand() *cobra.Command {
 			if cfg.Clusters < 1 {
 				return &exitError{exitUsage, fmt.Sprintf("--clusters %d: the demo needs at least one", cfg.Clusters), cmd.CommandPath() + " --help"}
 			}
+			if cfg.CRs && cfg.Kubeconfig != "" {
+				return failure("--crs starts clusters of its own, and KUBECONFIG is set", "KUBECONFIG= kedge demo --crs")
+			}
 			if err := a.confirmDemo(cmd.Context(), cfg, yes); err != nil {
 				return err
 			}
@@ -44,6 +47,7 @@ func (a *app) demoCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.IntVar(&cfg.Clusters, "clusters", 2, "how many clusters to start")
 	f.BoolVar(&yes, "yes", false, "use the cluster of KUBECONFIG without asking")
+	f.BoolVar(&cfg.CRs, "crs", false, "deploy by custom resources (kubectl apply) in the first cluster")
 	f.BoolVar(&cfg.Once, "once", false, "check everything, clean up and end")
 	f.StringVar(&cfg.KubeBin, "kube-bin", "", "folder of the control plane's programs, as hack/kube/build.sh prints it")
 	f.StringVar(&cfg.BinDir, "bin", "", "folder of kedge-server and kedge-agent (default: where kedge is)")

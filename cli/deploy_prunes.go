@@ -32,7 +32,7 @@ func heldPruneResource(deployment, agent string) resource[apiv1.HeldPrune] {
 		list: func(ctx context.Context, c *client.Client) ([]apiv1.HeldPrune, error) {
 			return client.List[apiv1.HeldPrune](ctx, c, c.In("deployments", deployment, "held-prunes"), query, 0)
 		},
-		key: id, name: func(v apiv1.HeldPrune) string { return v.Object }, header: []string{"AGENT", "OBJECT", "STATE", "COMMIT", "MESSAGE"},
+		key: id, name: func(v apiv1.HeldPrune) string { return v.Object }, header: []string{"AGENT", "OBJECT", "STATE", "COMMIT", "REASON", "MESSAGE"},
 		rows: func(v apiv1.HeldPrune, _ time.Time) [][]string {
 			state := "Held"
 			switch {
@@ -41,7 +41,7 @@ func heldPruneResource(deployment, agent string) resource[apiv1.HeldPrune] {
 			case !v.Current:
 				state = "Pending"
 			}
-			return [][]string{{v.Agent, v.Object, state, shortCommit(v.Commit), cell(orDash(sentence(v.Reason)))}}
+			return [][]string{{v.Agent, v.Object, state, shortCommit(v.Commit), orDash(v.Reason), cell(orDash(sentence(v.Message)))}}
 		},
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/kedge-dev/kedge/cli/internal/client"
 	"github.com/kedge-dev/kedge/cli/internal/output"
 	"github.com/kedge-dev/kedge/internal/apiv1"
-	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
 func (a *app) describeDeployment(ctx context.Context, c *client.Client, d apiv1.Deployment, w *describer) error {
@@ -33,49 +32,30 @@ func (a *app) describeDeployment(ctx context.Context, c *client.Client, d apiv1.
 	if by := d.DeclaredBy; by != nil {
 		w.field(0, "Declared by", by.File+" of "+by.RepoURL)
 	}
+	if by := d.ManagedBy; by != nil {
+		w.field(0, "Managed by", by.String())
+	}
 	w.field(0, "Commit", d.Commit)
 	if d.RunningCommit != d.Commit {
 		w.field(0, "Running commit", deploymentCommit(d))
 	}
 	w.field(0, "Ready targets", readyText(d))
-	w.optional(0, "Held", d.Held)
+	w.optional(0, "Held", d.Held.Text())
 	if p := d.Pending; p != nil {
 		w.field(0, "Spec in force", inForceText(p.InForce))
 	}
-	w.table("Conditions", []string{"Type", "Status", "Reason", "Message"}, deploymentConditions(d))
+	a.conditions(w, d.Conditions)
 	a.describeTargets(d, w)
 	return a.describeEvents(ctx, c, w, url.Values{"deployment": {d.Name}})
 }
 
-// deploymentConditions are the state of a deployment in the form of Kubernetes' conditions.
-func deploymentConditions(d apiv1.Deployment) [][]string {
-	row := func(kind, status, reason, message string) []string {
-		return []string{kind, status, orDash(reason), orDash(sentence(message))}
+// conditions prints the conditions of a resource as kubectl describe does.
+func (a *app) conditions(w *describer, conditions []apiv1.Condition) {
+	rows := make([][]string, len(conditions))
+	for i, c := range conditions {
+		rows[i] = []string{c.Type, c.Status, c.Reason, output.Age(c.LastTransitionTime, a.Now()), orDash(sentence(c.Message))}
 	}
-	source := row("SourceReady", "True", "Rendered", "")
-	switch {
-	case d.Pending != nil:
-		source = row("SourceReady", "False", d.Pending.Reason, d.Pending.Message)
-	case d.SourceError != "":
-		source = row("SourceReady", "False", string(fleet.PendingUnrendered), d.SourceError)
-	case d.Commit == "":
-		source = row("SourceReady", "Unknown", string(fleet.PendingNotRead), "")
-	}
-	status := func(good, known bool) string {
-		switch {
-		case !known:
-			return "Unknown"
-		case good:
-			return "True"
-		}
-		return "False"
-	}
-	known := d.Health != string(fleet.HealthUnknown) && d.Health != string(fleet.HealthStale)
-	return [][]string{
-		source,
-		row("Synced", status(d.Sync == string(fleet.SyncSynced), d.Sync != string(fleet.SyncSynced) || d.Counts.Stale == 0), d.Sync, d.Message),
-		row("Healthy", status(d.Health == string(fleet.HealthCurrent), known), d.Health, ""),
-	}
+	w.table("Conditions", []string{"Type", "Status", "Reason", "Age", "Message"}, rows)
 }
 
 func (a *app) describeTargets(d apiv1.Deployment, w *describer) {
@@ -83,7 +63,7 @@ func (a *app) describeTargets(d apiv1.Deployment, w *describer) {
 	for _, t := range d.Targets {
 		targets = append(targets, []string{
 			t.Agent, targetSync(t), targetHealth(t, a.Now()), shortCommit(t.Commit), fmt.Sprintf("%d/%d", t.ObservedGeneration, t.Generation),
-			output.Age(t.AsOf, a.Now()), orDash(sentence(t.Message)),
+			output.Age(t.AsOf, a.Now()), orDash(t.Reason), orDash(sentence(t.Message)),
 		})
 		for _, o := range t.Objects {
 			row := objectRow(t, o)
@@ -91,9 +71,9 @@ func (a *app) describeTargets(d apiv1.Deployment, w *describer) {
 			objects = append(objects, row)
 		}
 	}
-	w.table("Targets", []string{"Agent", "Sync", "Health", "Commit", "Generation", "Reported", "Message"}, targets)
+	w.table("Targets", []string{"Agent", "Sync", "Health", "Commit", "Generation", "Reported", "Reason", "Message"}, targets)
 	if len(objects) > 0 {
-		w.table("Objects", []string{"Agent", "Object", "Sync", "Health", "Message"}, objects)
+		w.table("Objects", []string{"Agent", "Object", "Sync", "Health", "Reason", "Message"}, objects)
 	}
 }
 
@@ -104,15 +84,12 @@ func (a *app) describeAgent(ctx context.Context, c *client.Client, v apiv1.Agent
 	w.field(0, "Created", output.Timestamp(v.CreatedAt))
 	w.field(0, "Scope", v.Scope)
 	w.optional(0, "Namespaces", strings.Join(v.Namespaces, ","))
-	w.field(0, "Targets", strconv.Itoa(v.Targets))
-	connected := []string{"Connected", "False", "NeverConnected", "-"}
-	switch {
-	case v.Connected:
-		connected = []string{"Connected", "True", "LeaderConnected", "-"}
-	case !v.LastSeenAt.IsZero():
-		connected = []string{"Connected", "False", "Disconnected", "Last seen at " + output.Timestamp(v.LastSeenAt)}
+	w.optional(0, "Argo CD namespace", v.EngineNamespace)
+	if v.DeliverGitCredentials {
+		w.field(0, "Git credentials", "delivered to Argo CD")
 	}
-	w.table("Conditions", []string{"Type", "Status", "Reason", "Message"}, [][]string{connected})
+	w.field(0, "Targets", strconv.Itoa(v.Targets))
+	a.conditions(w, v.Conditions)
 	var replicas [][]string
 	for _, r := range v.Connections {
 		replicas = append(replicas, []string{
@@ -120,8 +97,12 @@ func (a *app) describeAgent(ctx context.Context, c *client.Client, v apiv1.Agent
 		})
 	}
 	w.table("Replicas", []string{"Name", "State", "Role", "Version", "Kubernetes", "Cluster", "Address"}, replicas)
-	for _, warning := range v.Warnings {
-		w.field(0, "Warning", sentence(warning))
+	var warnings [][]string
+	for _, c := range v.Warnings {
+		warnings = append(warnings, []string{c.Reason, sentence(c.Message)})
+	}
+	if len(warnings) > 0 {
+		w.table("Warnings", []string{"Reason", "Message"}, warnings)
 	}
 	return a.describeEvents(ctx, c, w, url.Values{"agent": {v.Name}})
 }
@@ -158,18 +139,8 @@ func (a *app) describeRepository(_ context.Context, c *client.Client, v apiv1.Re
 	w.field(0, "Signatures required", strconv.FormatBool(v.Signers != ""))
 	w.field(0, "Deployments", strconv.Itoa(v.Deployments))
 	w.field(0, "Webhook", v.WebhookURL)
-	status := map[string]string{"Readable": "True", "Unreadable": "False"}[repositoryState(v)]
-	w.table("Conditions", []string{"Type", "Status", "Reason", "Age", "Message"}, [][]string{
-		{"Readable", orUnknown(status), repositoryState(v), output.Age(v.CheckedAt, a.Now()), orDash(sentence(v.Error))},
-	})
+	a.conditions(w, v.Conditions)
 	return nil
-}
-
-func orUnknown(status string) string {
-	if status == "" {
-		return "Unknown"
-	}
-	return status
 }
 
 func (a *app) describeCredential(_ context.Context, c *client.Client, v apiv1.Credential, w *describer) error {

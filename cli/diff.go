@@ -42,8 +42,8 @@ func (a *app) diffCommand() *cobra.Command {
 	f.BoolVar(&d.exitCode, "exit-code", false, "exit with 1 when something differs")
 	q := &d.local.request
 	f.StringVar(&q.Namespace, "namespace", "default", "with folders: namespace of objects that name none")
-	f.StringSliceVar(&q.Helm.ValuesFiles, "values", nil, "with folders: values file for a chart, as kedge render takes it")
-	f.StringVar(&q.Helm.ReleaseName, "release", "", "with folders: name of the release of a chart (default \"release\")")
+	f.StringArrayVar(&q.Helm.ValuesFiles, "values-file", nil, "with folders: values of a chart, as kedge render takes them; may be repeated")
+	f.StringVar(&q.Helm.ReleaseName, "helm-release", "", "with folders: name of the release of a chart (default \"release\")")
 	pairsFlag(f, &q.Variables, "var", "with folders: variables, each replaces ${NAME} in the objects")
 	d.add(cmd, output.TableFormat, output.JSON, output.YAML, output.JSONPath+"=")
 	return cmd

@@ -33,7 +33,7 @@ func (a *app) diffFolders(ctx context.Context, older, newer string, r renderFlag
 		}
 		sides[i] = result.Set.Objects()
 		if result.Volatile {
-			variant.Notes = []string{"the chart uses time or randomness: some of what differs may do so every time"}
+			variant.Notes = []string{"the chart uses time or randomness: some differences may appear in every render"}
 		}
 	}
 	objects, sum := objectdiff.Compare(sides[0], sides[1], r.request.Namespace)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kedge-dev/kedge/cli/internal/client"
 	"github.com/kedge-dev/kedge/internal/apiv1"
+	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
 func (a *app) agentEnrollCommand() *cobra.Command {
@@ -20,7 +21,7 @@ func (a *app) agentEnrollCommand() *cobra.Command {
 	var tokenFile, chosenFile string
 	cmd := &cobra.Command{
 		Use:   "enroll NAME",
-		Short: "Enrol an agent and print the manifest that installs it",
+		Short: "Enroll an agent and print the manifest that installs it",
 		Long: "Prints one manifest on standard output: applying it to a cluster is the whole installation. It holds the agent's token " +
 			"and is shown this once. Kedge publishes no agent image yet: the server has one when it was started with --agent-image, and " +
 			"without that --image is needed. An agent that runs outside of its cluster needs no image (--without-deployment) and reads " +
@@ -40,6 +41,8 @@ func (a *app) agentEnrollCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringToStringVar(&req.Labels, "label", nil, "labels that environments select by, KEY=VALUE,…; may be repeated")
 	f.StringSliceVar(&req.Namespaces, "namespaces", nil, "limit the agent to these namespaces (default: the whole cluster)")
+	f.StringVar(&req.EngineNamespace, "argocd-namespace", "", "namespace of an Argo CD in the cluster, which then fetches and applies (default: the agent applies)")
+	f.BoolVar(&req.DeliverGitCredentials, "deliver-git-credentials", false, "let the agent store the credentials of private repositories as Secrets in the namespace of Argo CD")
 	f.StringVar(&req.Image, "image", "", "image of the agent (default: the server's --agent-image)")
 	f.BoolVar(&req.WithoutDeployment, "without-deployment", false, "leave the Deployment out, for an agent that runs outside of its cluster")
 	f.IntVar(&req.Replicas, "replicas", 0, "how many pods; one leads and the others wait to take over (default 1)")
@@ -63,9 +66,8 @@ func (a *app) enroll(ctx context.Context, req apiv1.EnrollAgent, tokenFile strin
 	made, err := client.Send[apiv1.Enrollment](ctx, c, http.MethodPost, c.In("agents"), req)
 	if err != nil {
 		drop()
-		if client.Status(err) == http.StatusConflict {
-			text, _, _ := strings.Cut(err.Error(), ": choose another name")
-			return failure(text, fmt.Sprintf("delete it first with kedge agent delete %s, or choose another name", req.Name))
+		if problem := client.Problem(err); problem.Reason == string(fleet.ReasonAlreadyExists) {
+			return failure(problem.Message, fmt.Sprintf("delete it first with kedge agent delete %s, or choose another name", req.Name))
 		}
 		return needsImage(err, req.Image)
 	}
@@ -132,7 +134,7 @@ func manifestWarnings(manifest string) []string {
 		}
 		if u, err := url.Parse(address); err == nil && loopback(u.Hostname()) {
 			out = append(out, "the agent connects to "+address+", which only the machine of the server can reach: "+
-				"start the server with --external-url, or enrol with --server-address")
+				"start the server with --external-url, or enroll with --server-address")
 		}
 	}
 	return out

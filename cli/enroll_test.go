@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestEnrolWritesTheTokenForItsOwnerAlone(t *testing.T) {
+func TestEnrollWritesTheTokenForItsOwnerAlone(t *testing.T) {
 	t.Parallel()
 	s, url := newServer(t)
 	env := home(t, url)
@@ -37,7 +37,7 @@ func TestEnrolWritesTheTokenForItsOwnerAlone(t *testing.T) {
 		t.Error(r)
 	}
 	if _, err := os.Stat(path); err == nil {
-		t.Error("an enrolment that was refused left a file")
+		t.Error("a refused enrollment left a file")
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/apiv1"
+	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
 func agents() []apiv1.Agent {
@@ -16,7 +17,7 @@ func agents() []apiv1.Agent {
 		{Name: "new", Scope: "cluster", CreatedAt: now},
 		{
 			Name: "prod", Scope: "namespaced", CreatedAt: born, Namespaces: []string{"dude", "team-a"}, Connected: true, LastSeenAt: now, Targets: 2,
-			Warnings: []string{"replica pod-b runs version v8, the server runs v9"},
+			Warnings: []apiv1.Cause{{Reason: "VersionSkew", Message: "replica pod-b runs version v8, the server runs v9"}},
 			Connections: []apiv1.Connection{
 				{Replica: "pod-a", Version: "v9", KubeVersion: "v1.36.3", ConnectedAt: born, LastSeenAt: now, Connected: true},
 				{Replica: "pod-b", Version: "v8", KubeVersion: "v1.36.3", ConnectedAt: born, LastSeenAt: now, Connected: true},
@@ -27,7 +28,18 @@ func agents() []apiv1.Agent {
 
 func target(agent, sync, health string) apiv1.Target {
 	return apiv1.Target{
-		ID: "tgt-" + agent, Agent: agent, Sync: sync, Health: health, AsOf: born, Generation: 4, ObservedGeneration: 4, Commit: "c0ffee0123456789",
+		ID: "tgt-" + agent, Agent: agent, Sync: sync, Health: health, Reason: reasonOf(sync), Conditions: conditions(sync, health),
+		AsOf: born, Generation: 4, ObservedGeneration: 4, Commit: "c0ffee0123456789",
+	}
+}
+
+func reasonOf(sync string) string { return string(fleet.SyncState(sync).DefaultReason()) }
+
+func conditions(sync, health string) []apiv1.Condition {
+	status := map[bool]string{true: "True", false: "False"}
+	return []apiv1.Condition{
+		{Type: "Synced", Status: status[sync == "Synced"], Reason: reasonOf(sync), LastTransitionTime: born, ObservedGeneration: 4},
+		{Type: "Healthy", Status: status[health == "Current"], Reason: "Available", LastTransitionTime: born, ObservedGeneration: 4},
 	}
 }
 
@@ -54,7 +66,7 @@ func deployment(name, sync, health string, targets ...apiv1.Target) apiv1.Deploy
 	return apiv1.Deployment{
 		ID: "dep-" + name, Name: name, Source: apiv1.Source{RepoURL: "https://git.example.com/" + name, Path: "deploy"},
 		Environment: "default", Namespace: name, Policy: apiv1.Policy{Prune: true}, Commit: "c0ffee0123456789", RunningCommit: "c0ffee0123456789", CreatedAt: born,
-		Sync: sync, Health: health, Counts: counts, Targets: targets,
+		Sync: sync, Health: health, Reason: reasonOf(sync), Conditions: conditions(sync, health), Counts: counts, Targets: targets,
 	}
 }
 
@@ -102,11 +114,11 @@ func deployments() []apiv1.Deployment {
 func edited() apiv1.Deployment {
 	d := deployment("edited", "Failed", "Current", target("prod", "Synced", "Current"))
 	d.Pending = &apiv1.PendingSpec{
-		Spec: 7, Reason: "SourceUnreadable", Message: "spec revision 7 waits for its source: connection refused", By: "anna",
+		SpecRevision: 7, Reason: "SourceUnreadable", Message: "spec revision 7 waits for its source: connection refused", By: "anna",
 		InForce: apiv1.Spec{Source: d.Source, Environment: "default", Namespace: "web", Policy: apiv1.Policy{Prune: true, Drift: "correct", Propagation: "Background"}},
 	}
-	d.Spec, d.Source.Path, d.Policy.Drift = 7, "other", "report"
-	d.Message = d.Pending.Message + " (what commit c0ffee holds goes on running)"
+	d.SpecRevision, d.Source.Path, d.Policy.Drift = 7, "other", "report"
+	d.Message = d.Pending.Message + " (commit c0ffee continues to run)"
 	return d
 }
 
@@ -119,8 +131,8 @@ func nowhere() apiv1.Deployment {
 func diagnosis() apiv1.Diagnosis {
 	return apiv1.Diagnosis{Agents: 3, Repositories: 3, Deployments: 6, Findings: []apiv1.Finding{
 		{Part: "fleet", Severity: "notice", Reason: "FleetFrozen", Message: "the whole fleet is suspended by ann since 2026-11-15T12:00:00Z: the freeze of december: nothing new is sent", Next: "kedge fleet unfreeze, as a fleet admin"},
-		{Part: "agents", Severity: "problem", Reason: "NeverConnected", Subject: "new", Message: "it has never connected", Next: "kubectl -n kedge-agent-new logs deployment/kedge-agent, in its cluster"},
-		{Part: "agents", Severity: "problem", Reason: "ConfigNotLive", Subject: "prod", Message: "its configuration is wrong", Next: "kedge agent config get prod lists every mistake; mend the file and push"},
-		{Part: "deployments", Severity: "problem", Reason: "PrunesHeld", Subject: "web", Message: "12 objects left its source\nand are kept", Next: "kedge deploy prunes web"},
+		{Part: "agents", Severity: "problem", Reason: "AgentNeverConnected", Subject: "new", Message: "never connected", Next: "kubectl -n kedge-agent-new logs deployment/kedge-agent, in its cluster"},
+		{Part: "agents", Severity: "problem", Reason: "ConfigInvalid", Subject: "prod", Message: "its configuration is wrong", Next: "kedge agent config get prod lists every error; fix the file and push"},
+		{Part: "deployments", Severity: "problem", Reason: "PruneHeld", Subject: "web", Message: "12 objects left its source\nand are kept", Next: "kedge deploy prunes web"},
 	}}
 }

@@ -159,7 +159,7 @@ func auditResource(now func() time.Time) resource[apiv1.AuditEvent] {
 		},
 		key: key, name: key, header: []string{"AGE", "ACTOR", "API", "ACTION", "RESOURCE", "ADDRESS", "+TIME", "DETAIL"},
 		rows: func(v apiv1.AuditEvent, now time.Time) [][]string {
-			return [][]string{{output.Age(v.At, now), v.Actor, orDash(v.Door), v.Action, orDash(v.Name), orDash(v.Address), stamp(v.At), cell(orDash(v.Detail))}}
+			return [][]string{{output.Age(v.At, now), v.Actor, orDash(v.Component), v.Action, orDash(v.Name), orDash(v.Address), stamp(v.At), cell(orDash(v.Detail))}}
 		},
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kedge-dev/kedge/cli/internal/client"
 	"github.com/kedge-dev/kedge/internal/apiv1"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 const (
@@ -30,13 +31,10 @@ type step struct {
 // server goes away meanwhile, follow waits for it.
 func (a *app) follow(ctx context.Context, clients []*client.Client, relevant func(apiv1.Change) bool, read func(context.Context) (step, error)) error {
 	ctx, cancel := context.WithCancel(ctx)
-	wake, ended := make(chan struct{}, 1), make(chan error, len(clients))
+	wake, ended := wait.NewSignal(), make(chan error, len(clients))
 	notify := func(n client.Notice) error {
 		if n.Reread || relevant(n.Change) {
-			select {
-			case wake <- struct{}{}:
-			default: // a read is due already
-			}
+			wake.Set()
 		}
 		return nil
 	}

@@ -20,7 +20,7 @@ func imageServer(t *testing.T) string {
 	t.Helper()
 	place := apiv1.ImagePlace{
 		File: "app/web.yaml", Line: 14, Object: "Deployment/web", Field: "spec.template.spec.containers[web].image",
-		Image: "nginx:1.29", New: "nginx:1.30", Old: "nginx:1.29", Text: "nginx:1.30", Note: "anchor &i: whatever uses *i changes with it",
+		Image: "nginx:1.29", New: "nginx:1.30", Old: "nginx:1.29", Text: "nginx:1.30", Note: "anchor &i: every *i changes too",
 	}
 	const tenant = "/api/v1/tenants/default/deployments/"
 	mux := http.NewServeMux()
@@ -115,18 +115,10 @@ func diffIn(t *testing.T, args ...string) (out, errs string, code int) {
 func TestDiffOfFolders(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	for name, content := range map[string]string{
+	writeFiles(t, dir, map[string]string{
 		"a/cm.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: '1', r: '${R}'}\n",
 		"b/cm.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: '2', r: '${R}'}\n---\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {p: planted}\n",
-	} {
-		file := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	})
 	out, errs, code := diffIn(t, filepath.Join(dir, "a"), filepath.Join(dir, "b"), "--var", "R=eu", "--namespace", "shop", "--exit-code")
 	if code != 1 || errs != "" || strings.Contains(out, "planted") {
 		t.Errorf("exit %d, %s\n%s", code, errs, out)
@@ -141,5 +133,34 @@ func TestDiffOfFolders(t *testing.T) {
 	}
 	if _, errs, code := diffIn(t, filepath.Join(dir, "a"), filepath.Join(dir, "none")); code != 1 || !strings.Contains(errs, "none") {
 		t.Errorf("a folder that is not there: exit %d, %s", code, errs)
+	}
+}
+
+func writeFiles(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	for name, content := range files {
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestDiffOfChartsTakesTheFlagsOfRender(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	files := map[string]string{}
+	for folder, size := range map[string]string{"a": "1", "b": "2"} {
+		files[folder+"/Chart.yaml"] = "apiVersion: v2\nname: web\nversion: 1.0.0\n"
+		files[folder+"/prod.yaml"] = "size: " + size + "\n"
+		files[folder+"/templates/cm.yaml"] = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}'}\ndata: {size: '{{ .Values.size }}'}\n"
+	}
+	writeFiles(t, dir, files)
+	out, errs, code := diffIn(t, filepath.Join(dir, "a"), filepath.Join(dir, "b"), "--helm-release", "shop", "--values-file", "prod.yaml")
+	if want := "~ ConfigMap default/shop\n  - data.size: \"1\"\n  + data.size: \"2\"\n"; code != 0 || errs != "" || !strings.Contains(out, want) {
+		t.Errorf("exit %d, %s, want %q in\n%s", code, errs, want, out)
 	}
 }

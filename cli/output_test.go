@@ -9,12 +9,10 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// covers: O4 (in part), C6 and C10 (replicas, versions, last seen), D7 (stale with its age everywhere)
-func TestOutputMatchesGoldenFiles(t *testing.T) {
-	t.Parallel()
-	_, url := newServer(t)
-	env := home(t, url)
-	cases := map[string]string{
+// The commands whose output is compared, by the name of their golden file.
+var (
+	// getOutput has commands that list things.
+	getOutput = map[string]string{
 		"get-agents":           "get agents",
 		"get-agents-name":      "get agents -o name",
 		"get-deployments":      "get deployments",
@@ -24,6 +22,20 @@ func TestOutputMatchesGoldenFiles(t *testing.T) {
 		"get-events":           "get events --deployment failing",
 		"get-repositories":     "get repositories",
 		"get-repositories-all": "get repositories -o yaml",
+		"doctor":               "doctor",
+		"version":              "version",
+		"get-agents-wide":      "get agents -o wide",
+		"get-deployments-wide": "get deployments -o wide --no-headers",
+		"get-deployments-path": "get -o jsonpath={.items[*].name} dep",
+		"get-some":             "get deployments web deployment/away nothing",
+		"get-type-name":        "get -o name deployment/web",
+		"get-all-tenants":      "ls agents -A",
+		"get-all-tenants-json": "list env -A -o json",
+		"version-flag":         "--version",
+		"events":               "events --deployment failing -o wide",
+	}
+	// statusOutput has commands that show or await the state of deployments.
+	statusOutput = map[string]string{
 		"status":               "status web",
 		"status-failing":       "status failing",
 		"status-broken":        "status broken",
@@ -38,6 +50,17 @@ func TestOutputMatchesGoldenFiles(t *testing.T) {
 		"status-commit":        "status web --commit c0ffee",
 		"status-watch":         "status web --watch",
 		"status-watch-failing": "status failing --watch --fail-after 0s",
+		"status-several":       "status web away",
+		"status-wide":          "status failing -o name",
+		"wait-healthy":         "wait web --for=healthy",
+		"wait-kubectl":         "wait deployment/web --for=condition=Synced",
+		"wait-deleted":         "wait nothing --for=deleted",
+		"wait-unknown":         "wait nothing --for=synced",
+		"wait-no-condition":    "wait web --for=happy",
+		"wait-nothing":         "wait --for=synced",
+	}
+	// changeOutput has commands that change something.
+	changeOutput = map[string]string{
 		"enroll":               "agent enroll prod --namespaces dude",
 		"enroll-near":          "agent enroll near",
 		"create-warned":        "deploy create web --repo https://away/y",
@@ -55,49 +78,36 @@ func TestOutputMatchesGoldenFiles(t *testing.T) {
 		"deploy-delete-keep":   "deploy delete web --keep-objects --yes",
 		"deploy-delete-script": "deploy delete web",
 		"env-create":           "env create eu --agents prod --match-labels region=eu",
-		"doctor":               "doctor",
-		"version":              "version",
+		"apply-no-file":        "apply -f does-not-exist",
+		"edit-no-name":         "edit deployment",
+		"edit-unknown":         "edit deployment nothing",
+	}
+	// describeOutput has commands that show one thing in detail.
+	describeOutput = map[string]string{
+		"describe-deployment": "describe deployment failing",
+		"describe-edited":     "describe dep edited",
+		"describe-several":    "describe agent/prod deployment/nothing env/eu",
+		"describe-repository": "describe repo https://git.example.com/nope",
+		"describe-others":     "describe tenant/shop cred/git op/op-1",
+		"describe-no-type":    "describe web",
+		"describe-no-name":    "describe agent",
+		"tree":                "tree away failing",
+		"tree-agent":          "tree away --agent lost --no-headers",
+		"tree-no-agent":       "tree away --agent nobody",
+		"history":             "history web",
+		"export":              "export",
+		"export-one":          "export dep away",
+		"export-unknown":      "export deployment nothing",
+		"export-no-type":      "export things",
+	}
+	// mistakeOutput has command lines with mistakes.
+	mistakeOutput = map[string]string{
 		"mistake-command":      "gett agents",
 		"mistake-subcommand":   "get agnets",
 		"mistake-flag":         "get deployments --healt Failed",
 		"mistake-format":       "get agents -o xml",
 		"mistake-jsonpath":     "get agents -o jsonpath={.a",
 		"mistake-all-tenants":  "get agents prod -A",
-		"get-agents-wide":      "get agents -o wide",
-		"get-deployments-wide": "get deployments -o wide --no-headers",
-		"get-deployments-path": "get -o jsonpath={.items[*].name} dep",
-		"get-some":             "get deployments web deployment/away nothing",
-		"get-type-name":        "get -o name deployment/web",
-		"get-all-tenants":      "ls agents -A",
-		"get-all-tenants-json": "list env -A -o json",
-		"status-several":       "status web away",
-		"status-wide":          "status failing -o name",
-		"version-flag":         "--version",
-		"describe-deployment":  "describe deployment failing",
-		"describe-edited":      "describe dep edited",
-		"describe-several":     "describe agent/prod deployment/nothing env/eu",
-		"describe-repository":  "describe repo https://git.example.com/nope",
-		"describe-others":      "describe tenant/shop cred/git op/op-1",
-		"describe-no-type":     "describe web",
-		"describe-no-name":     "describe agent",
-		"tree":                 "tree away failing",
-		"tree-agent":           "tree away --agent lost --no-headers",
-		"tree-no-agent":        "tree away --agent nobody",
-		"wait-healthy":         "wait web --for=healthy",
-		"wait-kubectl":         "wait deployment/web --for=condition=Synced",
-		"wait-deleted":         "wait nothing --for=deleted",
-		"wait-unknown":         "wait nothing --for=synced",
-		"wait-no-condition":    "wait web --for=happy",
-		"wait-nothing":         "wait --for=synced",
-		"history":              "history web",
-		"export":               "export",
-		"export-one":           "export dep away",
-		"export-unknown":       "export deployment nothing",
-		"export-no-type":       "export things",
-		"apply-no-file":        "apply -f does-not-exist",
-		"edit-no-name":         "edit deployment",
-		"edit-unknown":         "edit deployment nothing",
-		"events":               "events --deployment failing -o wide",
 		"mistake-missing-flag": "deploy create web",
 		"mistake-argument":     "status",
 		"mistake-arguments":    "rollback a b",
@@ -106,12 +116,21 @@ func TestOutputMatchesGoldenFiles(t *testing.T) {
 		"mistake-token-file":   "get agents --token-file does-not-exist",
 		"mistake-context":      "get agents --context nope",
 	}
-	for name, args := range cases {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			got := run(t, env, "", strings.Fields(args)...)
-			testkit.Golden(t, name+".golden", "$ kedge "+args+"\n"+got.String())
-		})
+)
+
+// covers: O4 (in part), C6 and C10 (replicas, versions, last seen), D7 (stale with its age everywhere)
+func TestOutputMatchesGoldenFiles(t *testing.T) {
+	t.Parallel()
+	_, url := newServer(t)
+	env := home(t, url)
+	for _, group := range []map[string]string{getOutput, statusOutput, changeOutput, describeOutput, mistakeOutput} {
+		for name, args := range group {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				got := run(t, env, "", strings.Fields(args)...)
+				testkit.Golden(t, name+".golden", "$ kedge "+args+"\n"+got.String())
+			})
+		}
 	}
 }
 

@@ -154,11 +154,11 @@ func TestRenderNamesMistakes(t *testing.T) {
 		{"a remote base", "broken", nil, 1, "keep a copy in the repository"},
 		{"a variable that is not defined", "plain", []string{"--var", "Y=1"}, 1, "X"},
 		{"nothing to render", "envs", []string{"--glob", "*.toml"}, 1, "an empty result is refused"},
-		{"values for what is no chart", "plain", []string{"--values-file", "x.yaml"}, 1, "is no chart"},
+		{"values for what is no chart", "plain", []string{"--values-file", "x.yaml"}, 1, "is not a chart"},
 		{"a chart that never ends", "endless", []string{"--render-timeout", "2s"}, 1, "was stopped"},
 		{"a format that is none", "plain", []string{"-o", "xml"}, 2, "use one of yaml, json, name"},
 		{"a kind that is none", "plain", []string{"--kind", "jsonnet"}, 2, "use one of plain, kustomize, helm"},
-		{"too little memory", "plain", []string{"--render-memory", "1Mi"}, 2, "least possible"},
+		{"too little memory", "plain", []string{"--render-memory", "1Mi"}, 2, "must be at least"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {

@@ -40,7 +40,7 @@ func agentResource() resource[apiv1.Agent] {
 		warnings: func(v apiv1.Agent) []string {
 			var out []string
 			for _, w := range v.Warnings {
-				out = append(out, fmt.Sprintf("agent %s: %s", v.Name, w))
+				out = append(out, fmt.Sprintf("agent %s: %s: %s", v.Name, w.Reason, w.Message))
 			}
 			return out
 		},
@@ -101,7 +101,7 @@ func deploymentResource() resource[apiv1.Deployment] {
 			return v.Name + strings.Repeat(" (deleting)", btoi(!v.DeletedAt.IsZero()))
 		},
 		name:   func(v apiv1.Deployment) string { return v.Name },
-		header: []string{"NAME", "SYNC", "HEALTH", "READY", "REVISION", "COMMIT", "ENVIRONMENT", "NAMESPACE", "AGE", "+REPOSITORY", "+PATH", "+POLICY", "+LABELS", "MESSAGE"},
+		header: []string{"NAME", "SYNC", "HEALTH", "READY", "REVISION", "COMMIT", "ENVIRONMENT", "NAMESPACE", "AGE", "+REPOSITORY", "+PATH", "+POLICY", "+LABELS", "REASON", "MESSAGE"},
 		rows:   deploymentRows,
 	}
 }
@@ -114,7 +114,7 @@ func deploymentRows(v apiv1.Deployment, now time.Time) [][]string {
 	return [][]string{{
 		v.Name, sync, deploymentHealth(v, now), readyText(v), revisionText(v.Source), deploymentCommit(v), v.Environment, v.Namespace,
 		output.Age(v.CreatedAt, now), v.Source.RepoURL, pathText(v.Source), shortened(orDash(policyText(v.Policy)), maxPolicy), orDash(labelText(v.Labels)),
-		cell(sentence(v.Message)),
+		orDash(v.Reason), cell(sentence(v.Message)),
 	}}
 }
 
@@ -190,11 +190,11 @@ func repositoryResource() resource[apiv1.Repository] {
 		},
 		get: repository,
 		key: name, name: name,
-		header: []string{"ID", "URL", "STATE", "CHECKED", "DEPLOYMENTS", "AGE", "+CREDENTIAL", "+WEBHOOK", "MESSAGE"},
+		header: []string{"ID", "URL", "STATE", "CHECKED", "DEPLOYMENTS", "AGE", "+CREDENTIAL", "+WEBHOOK", "REASON", "MESSAGE"},
 		rows: func(v apiv1.Repository, now time.Time) [][]string {
 			return [][]string{{
 				v.ID, v.URL, repositoryState(v), output.Age(v.CheckedAt, now), strconv.Itoa(v.Deployments), output.Age(v.CreatedAt, now),
-				orDash(v.Credential), v.WebhookURL, cell(sentence(v.Error)),
+				orDash(v.Credential), v.WebhookURL, orDash(v.Reason), cell(sentence(v.Error)),
 			}}
 		},
 	}

@@ -55,7 +55,7 @@ func build(o Options) (*cobra.Command, *app) {
 	root := &cobra.Command{
 		Use:   "kedge",
 		Short: "Pull-model GitOps for Kubernetes clusters",
-		Long: "kedge is the command line of a Kedge server: enrol agents, deploy from Git, and follow deployments.\n\n" +
+		Long: "kedge is the command line of a Kedge server: enroll agents, deploy from Git, and follow deployments.\n\n" +
 			"Exit codes: 0 success, 1 failure, 2 wrong usage (an unknown flag, or a value that the server refuses), 3 a deployment has failed, 4 timeout.",
 		SilenceUsage: true, SilenceErrors: true,
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"path"
 	"slices"
 	"strings"
 
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/kedge-dev/kedge/cli/internal/client"
+	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
 // The exit codes; the package comment says what they mean.
@@ -134,22 +136,25 @@ func (a *app) misused(err error) *exitError {
 	return &exitError{exitUsage, text, help}
 }
 
-// refused says a server's no in the words of this program: its own are for callers of the API.
+// refused explains a refused request with commands of this program: the detail of a problem names requests of the API.
 func refused(err error) *exitError {
-	text := err.Error()
+	problem := client.Problem(err)
+	text := cmp.Or(problem.Message, err.Error())
 	switch client.Status(err) {
 	case http.StatusUnauthorized:
 		return &exitError{exitFailed, "the token is missing, wrong or revoked", "kedge login URL"}
 	case http.StatusNotFound:
-		text, where, _ := strings.Cut(text, "; GET /api/")
 		next := "kedge get deployments and kedge get agents list what there is; another tenant: --tenant NAME"
-		if path, _, ok := strings.Cut(where, " lists"); ok {
-			next = listing(path[strings.LastIndex(path, "/")+1:]) + " lists what there is; another tenant: --tenant NAME"
+		if problem.List != "" {
+			next = listing(path.Base(problem.List)) + " lists what there is; another tenant: --tenant NAME"
 		}
 		return &exitError{exitFailed, text, next}
 	case http.StatusBadRequest, http.StatusUnprocessableEntity:
 		return &exitError{exitUsage, text, ""}
 	case http.StatusForbidden:
+		if problem.Reason == string(fleet.ReasonQuotaExceeded) {
+			return &exitError{exitFailed, text, "delete what you do not need, or ask a fleet admin to raise the quota"}
+		}
 		return &exitError{exitFailed, text, "kedge login URL with a token that has the role, or another tenant: --tenant NAME"}
 	default:
 		return &exitError{exitFailed, text, ""}

@@ -53,8 +53,8 @@ func (s *server) adminRoutes(mux *http.ServeMux) {
 	}})
 	list(tenant+"environments/eu", apiv1.Environment{Name: "eu", Agents: []string{"prod"}, MatchLabels: map[string]string{"region": "eu", "a": "b"}, Selected: []string{"prod"}, Deployments: 2, Suspension: frozen, CreatedAt: born})
 	list(tenant+"deployments/{name}/held-prunes", apiv1.List[apiv1.HeldPrune]{Items: []apiv1.HeldPrune{
-		{Target: "tgt-1", Agent: "prod", Object: "ConfigMap dude/old", Reason: "12 of 20 objects would be deleted", Commit: "c0ffee0123456789", Current: true},
-		{Target: "tgt-1", Agent: "prod", Object: "Namespace old", Reason: "of a protected kind", Commit: "c0ffee0123456789", Current: true, Confirmed: true},
+		{Target: "tgt-1", Agent: "prod", Object: "ConfigMap dude/old", Reason: "OverPruneLimit", Message: "12 of 20 objects would be deleted", Commit: "c0ffee0123456789", Current: true},
+		{Target: "tgt-1", Agent: "prod", Object: "Namespace old", Reason: "ProtectedKind", Message: "of a protected kind", Commit: "c0ffee0123456789", Current: true, Confirmed: true},
 		{Target: "tgt-2", Agent: "lost", Object: "ConfigMap dude/old", Commit: "c0ffee0123456789"},
 	}})
 	list(tenant+"grants", apiv1.List[apiv1.Grant]{Items: []apiv1.Grant{
@@ -78,7 +78,7 @@ func (s *server) adminRoutes(mux *http.ServeMux) {
 	operation := func(id, state, message string) {
 		list(tenant+"operations/"+id, apiv1.Operation{ID: id, Action: "deployment.sync", Kind: "deployment", Name: "web", State: state, Message: message, CreatedAt: born})
 	}
-	list(tenant+"runs/run-2/waiting", apiv1.RunWaiting{For: []apiv1.RunWait{{Reason: "Disconnected", Agent: "lost", Message: "it is not connected since 2026-11-15T12:00:00Z"}}, More: 2})
+	list(tenant+"runs/run-2/waiting", apiv1.RunWaiting{For: []apiv1.RunWait{{Reason: "AgentDisconnected", Agent: "lost", Message: "not connected since 2026-11-15T12:00:00Z"}}, More: 2})
 	operation("op-2", "Completed", "")
 	operation("op-1", "Failed", "there is no branch nowhere")
 	operation("op-3", "Waiting", "")
@@ -91,7 +91,7 @@ func (s *server) adminRoutes(mux *http.ServeMux) {
 func (s *server) audit(name string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		items := []apiv1.AuditEvent{
-			{Seq: 8, At: now, Actor: "ann", Door: "rest", Action: "deployment.create", Kind: "deployment", Name: name, Address: "192.0.2.1:5", Detail: r.URL.Query().Get("actor")},
+			{Seq: 8, At: now, Actor: "ann", Component: "rest", Action: "deployment.create", Kind: "deployment", Name: name, Address: "192.0.2.1:5", Detail: r.URL.Query().Get("actor")},
 			{Seq: 7, At: born, Actor: "system", Action: "agent.create", Kind: "agent", Name: "prod"},
 		}
 		if r.URL.Query().Get("limit") == "1" {
@@ -183,13 +183,12 @@ func (s *server) verbs(mux *http.ServeMux, tenant, top string) {
 		case "away":
 			run.Operation = "op-3"
 		case "broken":
-			write(w, 409, apiv1.Problem{Status: 409, Detail: `deployment "broken" is pinned to revision 2: release it, or name the revision to sync to; nothing was changed`})
+			write(w, 409, apiv1.Problem{Status: 409, Detail: `deployment "broken" is pinned to revision 2: release it, or specify the revision to sync to; nothing was changed`})
 			return
 		}
 		write(w, 202, run)
 	})
 	mux.HandleFunc("POST "+tenant+"runs/nope/terminate", func(w http.ResponseWriter, _ *http.Request) {
-		write(w, 404, apiv1.Problem{Status: 404, Detail: fmt.Sprintf("run %q in tenant \"default\" was not found: check the name and the tenant; "+
-			"GET /api/v1/tenants/default/runs lists what there is", "nope")})
+		write(w, 404, notFound("runs", `run "nope" in tenant "default"`))
 	})
 }

@@ -27,7 +27,7 @@ func (a *app) ssoToken(ctx context.Context, address string, ca []byte) (string, 
 	if err != nil {
 		return "", failure(err.Error(), "kedge login https://HOST[:PORT] --sso")
 	}
-	door, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", fmt.Errorf("waiting for the browser: %w", err)
 	}
@@ -35,12 +35,12 @@ func (a *app) ssoToken(ctx context.Context, address string, ca []byte) (string, 
 	sum := sha256.Sum256([]byte(verifier))
 	challenge := base64.RawURLEncoding.EncodeToString(sum[:])
 	login := address + "/api/v1/auth/login?" + url.Values{
-		"cli":       {strconv.Itoa(door.Addr().(*net.TCPAddr).Port)},
+		"cli":       {strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)},
 		"challenge": {challenge},
 	}.Encode()
 	fmt.Fprintf(a.Err, "Open this address in a browser on this machine and log in:\n\n  %s\n\nConfirm there if the page shows this code: %s\n\n",
 		login, apiv1.LoginCode(challenge))
-	code, err := awaitCode(ctx, door)
+	code, err := awaitCode(ctx, listener)
 	if err != nil {
 		return "", err
 	}
@@ -49,7 +49,7 @@ func (a *app) ssoToken(ctx context.Context, address string, ca []byte) (string, 
 }
 
 // awaitCode serves one request: the browser's, with the code, or with the news that the person said no.
-func awaitCode(ctx context.Context, door net.Listener) (string, error) {
+func awaitCode(ctx context.Context, listener net.Listener) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, ssoPatience)
 	defer cancel()
 	codes := make(chan string, 1)
@@ -71,7 +71,7 @@ func awaitCode(ctx context.Context, door net.Listener) (string, error) {
 		}
 	})}
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(door) }()
+	go func() { ended <- server.Serve(listener) }()
 	defer func() {
 		_ = server.Shutdown(context.WithoutCancel(ctx))
 		<-ended

@@ -147,7 +147,7 @@ func failed(d apiv1.Deployment) string {
 // sourceProblem is why nothing newer can come at all, or "": a revision that cannot be used, or a
 // repository that cannot be read, which only the state of the whole deployment tells.
 func sourceProblem(d apiv1.Deployment) string {
-	if p := d.Pending; p != nil && p.Reason != string(fleet.PendingNotRead) {
+	if p := d.Pending; p != nil && p.Reason != string(fleet.ReasonSourceNotRead) {
 		return p.Message
 	}
 	if d.SourceError != "" {
@@ -275,8 +275,8 @@ func (s *statusWatch) report(d apiv1.Deployment) {
 	} else if len(attached(d)) == 0 {
 		say("", fmt.Sprintf("no agent belongs to environment %s yet", d.Environment))
 	}
-	if d.Held != "" {
-		say("held", "held: "+d.Held)
+	if d.Held != nil {
+		say("held", "held: "+d.Held.Message)
 	}
 	for _, t := range d.Targets {
 		health := t.Health

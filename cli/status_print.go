@@ -23,12 +23,12 @@ func (a *app) printStatus(d apiv1.Deployment, o outputFlags) error {
 		return a.say("No agent belongs to environment %s: kedge agent enroll NAME", d.Environment)
 	}
 	now := a.Now()
-	targets := a.table(o, []string{"AGENT", "SYNC", "HEALTH", "COMMIT", "GENERATION", "REPORTED", "MESSAGE"})
+	targets := a.table(o, []string{"AGENT", "SYNC", "HEALTH", "COMMIT", "GENERATION", "REPORTED", "REASON", "MESSAGE"})
 	var problems, healthy [][]string
 	for _, t := range d.Targets {
 		targets.Rows = append(targets.Rows, []string{
 			t.Agent, targetSync(t), targetHealth(t, now), shortCommit(t.Commit),
-			fmt.Sprintf("%d/%d", t.ObservedGeneration, t.Generation), output.Age(t.AsOf, now), cell(sentence(t.Message)),
+			fmt.Sprintf("%d/%d", t.ObservedGeneration, t.Generation), output.Age(t.AsOf, now), orDash(t.Reason), cell(sentence(t.Message)),
 		})
 		for _, object := range t.Objects {
 			if well(object) && t.StaleSince.IsZero() {
@@ -56,7 +56,7 @@ func (a *app) printObjects(d apiv1.Deployment, o outputFlags, problems, healthy 
 		return nil
 	}
 	fmt.Fprintln(a.Out)
-	objects := a.table(o, []string{"AGENT", "OBJECT", "SYNC", "HEALTH", "MESSAGE"}, slices.Concat(problems, shown)...)
+	objects := a.table(o, []string{"AGENT", "OBJECT", "SYNC", "HEALTH", "REASON", "MESSAGE"}, slices.Concat(problems, shown)...)
 	if err := objects.Write(a.Out); err != nil {
 		return err
 	}
@@ -100,11 +100,11 @@ func well(o apiv1.Object) bool {
 
 // objectRow keeps the whole message: it names the cause.
 func objectRow(t apiv1.Target, o apiv1.Object) []string {
-	sync, health := o.Sync, o.Health
+	sync, health, reason := o.Sync, o.Health, o.Reason
 	if !t.StaleSince.IsZero() {
-		sync, health = "was "+sync, "was "+health
+		sync, health, reason = "was "+sync, "was "+health, t.Reason
 	}
-	return []string{t.Agent, objectName(o), sync, health, sentence(o.Message)}
+	return []string{t.Agent, objectName(o), sync, health, orDash(reason), sentence(o.Message)}
 }
 
 func statusFacts(d apiv1.Deployment, now time.Time) [][]string {
@@ -126,6 +126,9 @@ func statusFacts(d apiv1.Deployment, now time.Time) [][]string {
 		}
 		rows = append(rows, []string{"Declared", text})
 	}
+	if by := d.ManagedBy; by != nil {
+		rows = append(rows, []string{"Managed by", by.String()})
+	}
 	if policy := policyText(d.Policy); policy != "" {
 		rows = slices.Insert(rows, 3, []string{"Policy", policy})
 	}
@@ -138,11 +141,11 @@ func statusFacts(d apiv1.Deployment, now time.Time) [][]string {
 	}
 	if d.SourceError != "" {
 		rows = append(rows, []string{"Problem", d.SourceError})
-	} else if d.Message != "" && d.Message != d.Held && d.Pending == nil {
+	} else if d.Message != "" && d.Message != d.Held.Text() && d.Pending == nil {
 		rows = append(rows, []string{"Message", d.Message})
 	}
-	if d.Held != "" {
-		rows = append(rows, []string{"Held", d.Held})
+	if d.Held != nil {
+		rows = append(rows, []string{"Held", d.Held.Message})
 	}
 	if !d.DeletedAt.IsZero() {
 		rows = append(rows, []string{"Deleted", fmt.Sprintf("deleting its objects (%s)", output.Age(d.DeletedAt, now))})

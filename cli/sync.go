@@ -163,13 +163,13 @@ func runResource(deployment string) resource[apiv1.SyncRun] {
 		list: func(ctx context.Context, c *client.Client) ([]apiv1.SyncRun, error) {
 			return client.List[apiv1.SyncRun](ctx, c, c.In("deployments", deployment, "runs"), nil, 100)
 		},
-		key: id, name: id, header: []string{"ID", "RUN", "KIND", "REVISION", "COMMIT", "PHASE", "BY", "DURATION", "AGE", "MESSAGE"},
+		key: id, name: id, header: []string{"ID", "RUN", "KIND", "REVISION", "COMMIT", "PHASE", "BY", "DURATION", "AGE", "REASON", "MESSAGE"},
 		rows: func(v apiv1.SyncRun, now time.Time) [][]string {
 			revision := orDash(v.Revision)
 			if v.Kept > 0 {
 				revision = "#" + strconv.FormatInt(v.Kept, 10)
 			}
-			return [][]string{{v.ID, strconv.FormatInt(v.Seq, 10), v.Kind, revision, shortCommit(v.Commit), v.Phase, orDash(v.By), runDuration(v, now), output.Age(v.CreatedAt, now), cell(sentence(v.Message))}}
+			return [][]string{{v.ID, strconv.FormatInt(v.Seq, 10), v.Kind, revision, shortCommit(v.Commit), v.Phase, orDash(v.By), runDuration(v, now), output.Age(v.CreatedAt, now), orDash(v.Reason), cell(sentence(v.Message))}}
 		},
 	}
 }

@@ -44,7 +44,7 @@ func (a *app) tree(ctx context.Context, c *client.Client, name, agent string, ou
 		return err
 	}
 	return a.printOne(out, d, "deployment/"+d.Name, func() error {
-		return a.table(out, []string{"NAME", "SYNC", "HEALTH", "MESSAGE"}, a.treeRows(d)...).Write(a.Out)
+		return a.table(out, []string{"NAME", "SYNC", "HEALTH", "REASON", "MESSAGE"}, a.treeRows(d)...).Write(a.Out)
 	})
 }
 
@@ -79,13 +79,13 @@ func (a *app) readObjects(ctx context.Context, c *client.Client, d *apiv1.Deploy
 
 func (a *app) treeRows(d apiv1.Deployment) [][]string {
 	now := a.Now()
-	rows := [][]string{{"deployment/" + d.Name, deploymentSync(d), deploymentHealth(d, now), cell(sentence(d.Message))}}
+	rows := [][]string{{"deployment/" + d.Name, deploymentSync(d), deploymentHealth(d, now), orDash(d.Reason), cell(sentence(d.Message))}}
 	for i, t := range d.Targets {
 		branch, stem := "├─", "│ "
 		if i == len(d.Targets)-1 {
 			branch, stem = "└─", "  "
 		}
-		rows = append(rows, []string{branch + "agent/" + t.Agent, targetSync(t), targetHealth(t, now), cell(sentence(t.Message))})
+		rows = append(rows, []string{branch + "agent/" + t.Agent, targetSync(t), targetHealth(t, now), orDash(t.Reason), cell(sentence(t.Message))})
 		for j, o := range t.Objects {
 			leaf := "├─"
 			if j == len(t.Objects)-1 {

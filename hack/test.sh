@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs tests with real components and the race detector: hack/test.sh [FLAG …] PACKAGE …
-# It first builds the control plane and the render tools, and installs missing packages. Test binaries start the
+# It first builds the control plane, the render tools and Argo CD, and installs missing packages. Test binaries start the
 # clusters and databases that they need and stop them at the end. All files are in one folder, which is removed at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,6 +11,8 @@ export KEDGE_KUBE_BIN
 export KUBEBUILDER_ASSETS=$KEDGE_KUBE_BIN
 KEDGE_RENDER_TOOLS=$(hack/rendertools/build.sh)
 export KEDGE_RENDER_TOOLS
+KEDGE_ARGOCD_BIN=$(hack/argocd/build.sh)
+export KEDGE_ARGOCD_BIN
 # Tests must not reach a cluster of the developer by accident.
 unset KUBECONFIG
 
@@ -26,4 +28,4 @@ export RAPID_CHECKS=${RAPID_CHECKS:-20}
 # SQLite is translated C code with its own locks. The race detector finds nothing in it and would use most of the time of
 # every test with a database.
 # Run two packages at a time, because each can have its own control plane. The timeout applies to one package.
-CGO_ENABLED=1 go test -race '-gcflags=modernc.org/libc/...=-race=false' '-gcflags=modernc.org/sqlite/lib=-race=false' -p 2 -timeout 20m "$@" </dev/null
+CGO_ENABLED=1 go test -race '-gcflags=modernc.org/libc/...=-race=false' '-gcflags=modernc.org/sqlite/lib=-race=false' -p 2 -timeout 40m "$@" </dev/null

@@ -10,8 +10,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/listen"
 )
 
-// announce prints what a person wants to know at a start. Programs that start a server read these
-// lines too: their first words stay as they are.
+// announce prints information about the start for a person. Programs that start a server parse these lines too:
+// do not change their first words.
 func announce(cfg Config, listener *listen.Server, metrics *monitor, adminToken string) {
 	address := externalURL(cfg, listener)
 	fmt.Fprintf(cfg.Out, "address  %s\n", address)
@@ -30,7 +30,7 @@ func announce(cfg Config, listener *listen.Server, metrics *monitor, adminToken 
 	fmt.Fprintf(cfg.Out, "kedge-server is ready\n")
 }
 
-// externalURL is how users reach the server.
+// externalURL returns the URL of the server for users.
 func externalURL(cfg Config, listener *listen.Server) string {
 	if cfg.ExternalURL != "" {
 		return cfg.ExternalURL
@@ -42,11 +42,11 @@ func externalURL(cfg Config, listener *listen.Server) string {
 	return scheme + "://" + reachable(cfg, listener.Addr())
 }
 
-// agentAddress is what enrol manifests tell agents.
+// agentAddress returns the address of the server for agents, for enrollment manifests.
 func agentAddress(cfg Config, listener *listen.Server) string {
 	secure, host := listener.TLS(), reachable(cfg, listener.AgentAddr())
 	if external, err := url.Parse(cfg.ExternalURL); err == nil && cfg.ExternalURL != "" {
-		// What is before the server may end TLS, and has the port that counts.
+		// A proxy in front of the server may terminate TLS, and its port counts.
 		secure = external.Scheme == "https"
 		if cfg.AgentListen == "" {
 			host = withPort(external)
@@ -71,7 +71,7 @@ func withPort(u *url.URL) string {
 	}
 }
 
-// reachable is an address that a client on the way to a wildcard listener can dial.
+// reachable returns an address that a client can use for a wildcard listener.
 func reachable(cfg Config, addr net.Addr) string {
 	host, port, err := net.SplitHostPort(addr.String())
 	if err != nil {

@@ -33,7 +33,7 @@ var (
 
 func TestMain(m *testing.M) { os.Exit(pgServer.Main(m)) }
 
-// noGit takes every URL and reaches none.
+// noGit accepts every URL and reaches none.
 type noGit struct{ control.Git }
 
 func (noGit) CheckURL(url string) (string, error) { return url, nil }
@@ -117,8 +117,8 @@ func fill(t *testing.T, st store.Store) {
 	must("operation", err)
 }
 
-// content reads a backup by table; values that databases write differently are made the same, and
-// what a restore changes is left out.
+// content reads a backup by table; it normalizes values that databases write differently, and omits what a
+// restore changes.
 func content(t *testing.T, backup []byte) map[string][]string {
 	t.Helper()
 	r, err := archive.NewReader(bytes.NewReader(backup))
@@ -220,7 +220,7 @@ func TestBackupMovesFromOneDatabaseToTheOtherAndBack(t *testing.T) {
 	checkRestored(t, pgtest.Open(t, db))
 }
 
-// checkRestored sees that what comes after a restore is newer than anything before.
+// checkRestored checks that states after a restore are newer than all states before.
 func checkRestored(t *testing.T, st store.Store) {
 	t.Helper()
 	svc, err := control.New(control.Config{Key: make([]byte, 32), Shared: true}, st, noGit{})
@@ -228,7 +228,7 @@ func checkRestored(t *testing.T, st store.Store) {
 		t.Fatal(err)
 	}
 	if token, err := svc.Bootstrap(t.Context(), false); err != nil || token != "" {
-		t.Fatalf("a restored database is taken for a new one: %v", err)
+		t.Fatalf("a restored database is treated as a new one: %v", err)
 	}
 	err = st.View(t.Context(), func(tx store.Tx) error {
 		settings, err := tx.Settings().Get(t.Context())
@@ -266,12 +266,12 @@ func TestDamagedBackupRestoresNothing(t *testing.T) {
 	fresh := server.DatabaseConfig{DataDir: t.TempDir()}
 	for _, cfg := range []server.DatabaseConfig{fresh, {Database: db.Owner}} {
 		if err := server.Restore(t.Context(), cfg, bytes.NewReader(taken[:len(taken)-20])); err == nil {
-			t.Fatal("a backup without its end was restored")
+			t.Fatal("an incomplete backup was restored")
 		}
-		// Nothing is left of the attempt: the whole one goes in.
+		// The failed attempt left nothing: the complete backup can be restored.
 		if err := server.Restore(t.Context(), cfg, bytes.NewReader(taken)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	pgtest.Open(t, db) // which refuses a database without its walls
+	pgtest.Open(t, db) // refuses a database without row-level security
 }

@@ -17,83 +17,85 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/gitsource/egress"
 )
 
-// Config is what a server may be told. Zero fields take their defaults.
+// Config configures a server. Zero fields take their defaults. It has more than 20 fields because it has one for each flag
+// of kedge-server.
 type Config struct {
-	// Listen is the address of the one port for REST, console, webhooks and agents; default
-	// 127.0.0.1:8080.
+	// Listen is the address for REST, console, webhooks, and agents; default 127.0.0.1:8080.
 	Listen string
-	// AgentListen, when not empty, is a second port for agents alone.
+	// AgentListen, if not empty, is a second address for agents only.
 	AgentListen string
-	// MetricsListen is the address of /metrics and a detailed /readyz, in plain text; default none.
+	// MetricsListen is the address of /metrics and a detailed /readyz, without TLS; default none.
 	MetricsListen string
-	// DataDir holds the SQLite database, the server's keys, its CA and the Git mirrors.
+	// DataDir contains the SQLite database, the keys of the server, its CA, and the Git mirrors.
 	DataDir string
-	// Database is "" or "sqlite" for a file in DataDir, the path of such a file, or the postgres:// URL
-	// of a database that several servers may share.
+	// Database is "" or "sqlite" for a file in DataDir, the path of a SQLite file, or the postgres:// URL of a
+	// database that several servers may share.
 	Database string
-	// KeyFile holds the keys that webhook secrets are derived from and credentials are sealed with; see
-	// NewKey. Servers that share a database have the same; a server alone makes its own in DataDir.
+	// KeyFile contains the keys that webhook secrets are derived from and credentials are encrypted with; see
+	// NewKey. Servers that share a database need the same file; a single server creates its own in DataDir.
 	KeyFile string
-	// ExternalURL is how users and agents reach the server; default: where it listens.
+	// ExternalURL is the URL of the server for users and agents; default: the listen address.
 	ExternalURL string
-	// TLSCertFile and TLSKeyFile are given together, or not at all: then a listener that is not
-	// loopback gets a certificate of the server's own CA, for TLSHosts.
+	// TLSCertFile and TLSKeyFile must be set together. Without them, a listener that is not loopback gets a
+	// certificate of the server's own CA, for TLSHosts.
 	TLSCertFile, TLSKeyFile string
 	TLSHosts                []string
-	// TLSCACertFile and TLSCAKeyFile are the own CA, instead of one in DataDir: servers that share a
-	// database have the same.
+	// TLSCACertFile and TLSCAKeyFile are the server's own CA, instead of one in DataDir: servers that share a
+	// database need the same CA.
 	TLSCACertFile, TLSCAKeyFile string
-	// Plaintext allows plain text on a listener that is not loopback.
+	// Plaintext allows a listener that is not loopback without TLS.
 	Plaintext bool
-	// GitPollInterval is the backstop for lost webhooks.
+	// GitPollInterval is the fallback for lost webhooks.
 	GitPollInterval time.Duration
-	// GitCommitEmail is the address of the author of commits for callers who are not named by one; default
+	// GitCommitEmail is the author address of commits for callers whose name is not an email address; default
 	// kedge@localhost.
 	GitCommitEmail string
-	// GitAllow lists the transports of Git URLs; default https and ssh, on loopback also http, and file
-	// unless ExternalURL names another host.
+	// GitAllow lists the transports of Git URLs; default https and ssh, on loopback also http, and file unless
+	// ExternalURL has another host.
 	GitAllow []string
-	// GitAllowCIDRs, GitDenyCIDRs, GitOnlyHosts and GitDenyPrivate bound where Git URLs may lead. Link-local
-	// addresses and metadata services are refused in any case, and this machine unless GitAllow has "file".
+	// GitAllowCIDRs, GitDenyCIDRs, GitOnlyHosts, and GitDenyPrivate limit the addresses of Git URLs. Link-local
+	// addresses and metadata services are always refused, and this machine unless GitAllow has "file".
 	GitAllowCIDRs, GitDenyCIDRs, GitOnlyHosts []string
 	GitDenyPrivate                            bool
-	// GitAllowPrivate lets Git URLs lead to private networks also when the server has more than one tenant.
+	// GitAllowPrivate allows Git URLs to private networks even if the server has more than one tenant.
 	GitAllowPrivate bool
-	// GitResources bounds what git takes of this machine.
+	// GitResources limits the resources of git on this machine.
 	GitResources GitResources
-	// Render says how Kustomize and Helm render.
+	// Render configures the renders of Kustomize and Helm.
 	Render RenderConfig
-	// OIDC lets people log in by an identity provider.
+	// OIDC configures logins through an identity provider.
 	OIDC OIDCConfig
-	// TrustedProxies are ranges of addresses whose X-Forwarded-For says who a request comes from.
+	// Kubernetes configures the custom resources.
+	Kubernetes KubernetesConfig
+	// TrustedProxies are address ranges of proxies whose X-Forwarded-For is trusted.
 	TrustedProxies []string
-	// APIRate bounds the requests per second of each API token; default 200, with bursts of twice that.
+	// APIRate limits the requests per second of each API token; default 200, with bursts of twice that.
 	APIRate float64
-	// Lease is how long an agent may be silent before it is taken for lost.
+	// Lease is how long an agent may be silent before it counts as disconnected.
 	Lease time.Duration
-	// NewAdminToken makes another admin token, for when all are lost.
+	// NewAdminToken creates another admin token, if all are lost.
 	NewAdminToken bool
-	// AgentImage is what enrol manifests run. There is no default while Kedge publishes no image: a
-	// manifest then names the image that its request names.
+	// AgentImage is the image in enrollment manifests. There is no default while Kedge publishes no image: then
+	// the request for a manifest must contain the image.
 	AgentImage string
-	// Out gets the few lines that a person wants to see on start; default none.
+	// Out gets the lines that a person wants to see at the start; default none.
 	Out io.Writer
 	Log *slog.Logger
 
 	trustedProxies []netip.Prefix
 }
 
-// GitResources bounds what git takes of this machine. Zero fields take their defaults.
+// GitResources limits the resources of git on this machine. Zero fields have defaults.
 type GitResources struct {
-	// Processes is how many fetches there are at once, and Memory what a process of git may have, in bytes. The
-	// defaults follow from the memory that there is.
+	// Processes is the number of concurrent fetches, and Memory the memory limit of a git process, in bytes.
+	// The defaults depend on the available memory.
 	Processes int
 	Memory    int64
-	// Disk bounds all mirrors, TenantDisk those of one tenant, in bytes; default 64 GiB and 16 GiB. Below MinFree of
-	// free space, default 1 GiB, nothing is fetched.
+	// Disk limits all mirrors, TenantDisk those of one tenant, in bytes; default 64 GiB and 16 GiB. With less
+	// free space than MinFree, default 1 GiB, the server does not fetch.
 	Disk, TenantDisk, MinFree int64
 
-	readers int // processes that are kept open to read mirrors
+	readers int // open processes that read mirrors
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -106,18 +108,18 @@ func (c Config) withDefaults() (Config, error) {
 		c.Out = io.Discard
 	}
 	if c.DataDir == "" {
-		return c, errors.New("no data directory was given: use --data-dir")
+		return c, errors.New("the data directory is missing: use --data-dir")
 	}
 	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
-		return c, errors.New("--tls-cert-file and --tls-key-file are given together or not at all")
+		return c, errors.New("--tls-cert-file and --tls-key-file must be set together")
 	}
 	if (c.TLSCACertFile == "") != (c.TLSCAKeyFile == "") {
-		return c, errors.New("--tls-ca-cert-file and --tls-ca-key-file are given together or not at all")
+		return c, errors.New("--tls-ca-cert-file and --tls-ca-key-file must be set together")
 	}
 	if c.ExternalURL != "" {
 		u, err := url.Parse(c.ExternalURL)
 		if err != nil || u.Hostname() == "" || (u.Scheme != "http" && u.Scheme != "https") || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-			return c, errors.New("--external-url is not the address of a server, such as https://kedge.example.com, without user, query or fragment") // it may hold a password
+			return c, errors.New("--external-url is not the address of a server, such as https://kedge.example.com, without user, query or fragment") // it may contain a password
 		}
 		c.ExternalURL = strings.TrimRight(c.ExternalURL, "/")
 	}
@@ -142,8 +144,8 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// defaultGitAllow is https and ssh and, on loopback, http. A server that only this machine reaches also
-// reads its files; behind a proxy, loopback is not this machine alone.
+// defaultGitAllow returns https and ssh and, on loopback, http. A server that only this machine can reach also
+// reads local files; behind a proxy, loopback is not limited to this machine.
 func (c Config) defaultGitAllow() []string {
 	allow := []string{"https", "ssh"}
 	if !c.loopback() {
@@ -157,21 +159,21 @@ func (c Config) defaultGitAllow() []string {
 	return allow
 }
 
-// checkShared refuses what several servers on one database could not agree on.
+// checkShared refuses settings on which several servers with one database would differ.
 func (c Config) checkShared() error {
 	if c.KeyFile == "" {
-		return errors.New("servers that share a PostgreSQL database need the same keys: make a file with kedge-server new-key, " +
-			"give it to all of them, and name it with --key-file")
+		return errors.New("servers that share a PostgreSQL database need the same keys: create a file with kedge-server new-key, " +
+			"copy it to all of them, and set --key-file")
 	}
 	ownCA := c.TLSCertFile == "" && !c.Plaintext && (!c.loopback() || len(c.TLSHosts) > 0)
 	if ownCA && c.TLSCACertFile == "" {
-		return errors.New("servers that share a PostgreSQL database cannot each have a CA of their own, which agents would have to tell apart: " +
-			"give all of them the same with --tls-ca-cert-file and --tls-ca-key-file, or a certificate with --tls-cert-file and --tls-key-file")
+		return errors.New("servers that share a PostgreSQL database need the same CA: " +
+			"set --tls-ca-cert-file and --tls-ca-key-file, or a certificate with --tls-cert-file and --tls-key-file")
 	}
 	return nil
 }
 
-// gitAddresses is where Git URLs may lead.
+// gitAddresses returns the allowed addresses of Git URLs.
 func (c Config) gitAddresses() (*egress.Policy, error) {
 	p := &egress.Policy{AllowLoopback: slices.Contains(c.GitAllow, "file"), DenyPrivate: c.GitDenyPrivate, OnlyHosts: c.GitOnlyHosts}
 	for _, list := range []struct {
@@ -187,21 +189,21 @@ func (c Config) gitAddresses() (*egress.Policy, error) {
 	return p, nil
 }
 
-// prefixes reads ranges of addresses.
+// prefixes parses address ranges.
 func prefixes(flag string, texts []string) ([]netip.Prefix, error) {
 	var out []netip.Prefix
 	for _, text := range texts {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %q is not a range of addresses such as 10.0.0.0/8", flag, text)
+			return nil, fmt.Errorf("%s: %q is not an address range such as 10.0.0.0/8", flag, text)
 		}
 		out = append(out, prefix)
 	}
 	return out, nil
 }
 
-// certHosts are the names of the own CA's certificate: those given, and the one that users and
-// agents are told. On loopback the external URL is that of something before this server.
+// certHosts returns the names in the certificate of the server's own CA: the configured ones, and the one for
+// users and agents. On loopback, the external URL is that of a proxy.
 func (c Config) certHosts() []string {
 	external, err := url.Parse(c.ExternalURL)
 	if err != nil || external.Hostname() == "" || c.loopback() {
@@ -210,7 +212,7 @@ func (c Config) certHosts() []string {
 	return append(slices.Clone(c.TLSHosts), external.Hostname())
 }
 
-// loopback reports whether nobody outside this machine can connect.
+// loopback reports whether only this machine can connect.
 func (c Config) loopback() bool {
 	for _, addr := range []string{c.Listen, c.AgentListen} {
 		if addr != "" && !isLoopback(addr) {

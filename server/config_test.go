@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Users, agents and Git hosts are told this address: one that leads nowhere would be found out much later.
+// Users, agents, and Git hosts use this address: an invalid one would be noticed much later.
 func TestExternalURLIsTheAddressOfAServer(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -19,13 +19,13 @@ func TestExternalURLIsTheAddressOfAServer(t *testing.T) {
 		{"a slash at the end", "paths are added to it", "https://kedge.example.com/", "https://kedge.example.com"},
 		{"no scheme", "it would be a path", "kedge.example.com", ""},
 		{"a host and a port", "the host would be the scheme", "kedge.example.com:8443", ""},
-		{"another scheme", "nobody can log in there", "grpcs://kedge.example.com", ""},
+		{"another scheme", "no user can log in there", "grpcs://kedge.example.com", ""},
 		{"no host", "it leads nowhere", "https://", ""},
 		{"no host but a port", "it leads nowhere", "https://:8443", ""},
 		{"not a URL", "it cannot be read", "https://kedge.example.com:port", ""},
 		{"a query", "paths are added to it", "https://kedge.example.com?a=b", ""},
 		{"a fragment", "paths are added to it", "https://kedge.example.com#a", ""},
-		{"a password", "it would be shown to everybody", "https://me:secret@kedge.example.com", ""},
+		{"a password", "it would be visible to everyone", "https://me:secret@kedge.example.com", ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -44,14 +44,14 @@ func TestExternalURLIsTheAddressOfAServer(t *testing.T) {
 	}
 }
 
-// A server that was told its own address must read the same repositories as before.
+// A server with its own address as external URL must read the same repositories as before.
 func TestExternalURLOnLoopbackKeepsPlainHTTP(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ reason, listen, external, want string }{
 		{"this machine alone", "127.0.0.1:8080", "", "https ssh http file"},
 		{"this machine alone, by its address", "127.0.0.1:8080", "http://127.0.0.1:8080", "https ssh http file"},
 		{"this machine alone, by its name", "127.0.0.1:8080", "http://localhost", "https ssh http file"},
-		{"files of a server behind a proxy are not for everybody", "127.0.0.1:8080", "https://kedge.example.com", "https ssh http"},
+		{"files of a server behind a proxy are not for everyone", "127.0.0.1:8080", "https://kedge.example.com", "https ssh http"},
 		{"a server for others", "0.0.0.0:8080", "http://127.0.0.1:8080", "https ssh"},
 		{"a server for others", "0.0.0.0:8080", "", "https ssh"},
 	}

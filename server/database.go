@@ -17,9 +17,9 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store/sqlite"
 )
 
-// DatabaseConfig says which database is meant.
+// DatabaseConfig selects a database.
 type DatabaseConfig struct {
-	// DataDir is where the SQLite file is when Database names none.
+	// DataDir is the folder of the SQLite file if Database has no path.
 	DataDir string
 	// Database is "" or "sqlite" for a file in DataDir, the path of such a file, or the postgres:// URL
 	// of a PostgreSQL database.
@@ -27,7 +27,7 @@ type DatabaseConfig struct {
 	Log      *slog.Logger
 }
 
-// database is a DatabaseConfig that was understood.
+// database is a parsed DatabaseConfig.
 type database struct {
 	url  string // of PostgreSQL; "" for SQLite
 	path string // of the SQLite file
@@ -47,19 +47,19 @@ func (c DatabaseConfig) resolve() (database, error) {
 	switch {
 	case isURL && (scheme == "postgres" || scheme == "postgresql"):
 		if _, err := url.Parse(c.Database); err != nil {
-			return d, errors.New("the URL of the database cannot be read") // it may hold a password
+			return d, errors.New("the URL of the database is not valid") // it may contain a password
 		}
 		d.url = c.Database
 		return d, nil
 	case isURL:
-		return d, fmt.Errorf("databases of the kind %q are not known: use a path, or postgres://…", scheme)
+		return d, fmt.Errorf("database type %q is not supported: use a path, or postgres://…", scheme)
 	case c.Database == "" || c.Database == "sqlite":
 		d.path = filepath.Join(c.DataDir, "kedge.db")
 	default:
 		d.path = c.Database
 	}
 	if c.DataDir == "" && !filepath.IsAbs(d.path) && !strings.Contains(d.path, string(filepath.Separator)) {
-		return d, errors.New("no data directory was given: use --data-dir")
+		return d, errors.New("the data directory is missing: use --data-dir")
 	}
 	d.dirs = []string{filepath.Dir(d.path)}
 	if c.DataDir != "" && filepath.Clean(c.DataDir) != d.dirs[0] {
@@ -68,7 +68,7 @@ func (c DatabaseConfig) resolve() (database, error) {
 	return d, nil
 }
 
-// lock keeps a second server away from a SQLite database. A PostgreSQL database is there to be shared.
+// lock excludes a second server from a SQLite database. A PostgreSQL database can be shared.
 func (d database) lock() (unlock func(), err error) {
 	var held []func()
 	unlock = func() {
@@ -98,8 +98,8 @@ func (d database) open(ctx context.Context) (store.Store, error) {
 	return sqlite.Open(ctx, sqlite.Config{Path: d.path, Log: d.log})
 }
 
-// Migrate brings the schema up to date. For PostgreSQL the URL is that of the role that owns the
-// tables, which is not the server's; a SQLite server does this by itself when it starts.
+// Migrate migrates the schema. For PostgreSQL, use the URL of the role that owns the tables, which is not the
+// server's; a server with SQLite migrates at its start.
 func Migrate(ctx context.Context, cfg DatabaseConfig) error {
 	d, err := cfg.resolve()
 	if err != nil {
@@ -120,8 +120,7 @@ func Migrate(ctx context.Context, cfg DatabaseConfig) error {
 	return st.Close()
 }
 
-// Backup writes a consistent copy of the database to w while servers go on using it. The URL is the
-// server's own.
+// Backup writes a consistent copy of the database to w while servers use it. Use the URL of the server.
 func Backup(ctx context.Context, cfg DatabaseConfig, w io.Writer) error {
 	d, err := cfg.resolve()
 	if err != nil {
@@ -131,13 +130,13 @@ func Backup(ctx context.Context, cfg DatabaseConfig, w io.Writer) error {
 		return postgres.Backup(ctx, postgres.Config{URL: d.url, Log: d.log}, version.String(), w)
 	}
 	if _, err := os.Stat(d.path); err != nil {
-		return fmt.Errorf("looking for the database: %w", err)
+		return fmt.Errorf("checking the database: %w", err)
 	}
 	return sqlite.Backup(ctx, sqlite.Config{Path: d.path, Log: d.log}, version.String(), w)
 }
 
-// Restore puts a backup, of either kind of database, into one that is empty. For PostgreSQL the URL is
-// that of the role that owns the tables.
+// Restore restores a backup, of either kind of database, into an empty one. For PostgreSQL, use the URL of the
+// role that owns the tables.
 func Restore(ctx context.Context, cfg DatabaseConfig, r io.Reader) error {
 	d, err := cfg.resolve()
 	if err != nil {

@@ -13,21 +13,21 @@ import (
 	"github.com/kedge-dev/kedge/server"
 )
 
-// start starts a server that should refuse to, and returns what it says.
+// start starts a server that should fail, and returns its error.
 func start(t *testing.T, cfg server.Config) error {
 	t.Helper()
-	// One that starts after all stops in good order, and says nothing.
+	// A server that starts anyway stops gracefully, without an error.
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	return server.Run(ctx, cfg)
 }
 
-// New keys in the place of lost ones would be accepted by nobody: every webhook secret would change, and no
-// credential could be opened. So the server says so and waits for the old ones.
+// New keys instead of lost ones would not work: every webhook secret would change, and no credential could be
+// decrypted. So the server refuses to start until the old keys are back.
 func TestLostKeysAreNotReplaced(t *testing.T) {
 	t.Parallel()
 	cfg := server.Config{DataDir: t.TempDir(), Listen: "127.0.0.1:0"}
-	_, stop := startServer(t, cfg) // the first start makes them
+	_, stop := startServer(t, cfg) // the first start creates them
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestLostKeysAreNotReplaced(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Error(err)
 	}
-	// Whoever has lost them for good can go on by making new ones.
+	// If they are lost, new ones can be created explicitly.
 	if err := errors.Join(os.Remove(path), server.NewKey(path, server.KeyFirst)); err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +82,7 @@ func TestSecondServerKeepsAwayFromTheMirrorsOfASharedDatabase(t *testing.T) {
 	if err := errors.Join(stopOther(), stop()); err != nil {
 		t.Error(err)
 	}
-	_, stop = startServer(t, cfg) // the lock goes with its process
+	_, stop = startServer(t, cfg) // the lock ends with its process
 	if err := stop(); err != nil {
 		t.Error(err)
 	}

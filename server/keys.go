@@ -17,18 +17,18 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// ownKeyID is the line of a key file that is no key for credentials: secrets of webhooks are derived from
-// it, so it stays for as long as the hooks do.
+// ownKeyID is the name of the line in a key file that is not a key for credentials: webhook secrets are derived
+// from it, so it must not change while webhooks exist.
 const ownKeyID = "server"
 
-// keys are the server's secrets, the same on all replicas.
+// keys are the secrets of the server, equal on all replicas.
 type keys struct {
 	own  []byte
 	ring *seal.Ring
 }
 
-// checkKeys refuses to make new keys for a database that is in use: webhook secrets would change, and no
-// credential could be opened.
+// checkKeys refuses to create new keys for a database that is in use: webhook secrets would change, and no
+// credential could be decrypted.
 func checkKeys(ctx context.Context, cfg Config, st store.Store) error {
 	path := filepath.Join(cfg.DataDir, "keys")
 	if cfg.KeyFile != "" {
@@ -45,11 +45,11 @@ func checkKeys(ctx context.Context, cfg Config, st store.Store) error {
 	if err != nil || used == 0 {
 		return err
 	}
-	return fmt.Errorf("the keys %s are missing, and the database is in use: put the file back from where you keep it. "+
-		"If it is lost, kedge-server new-key --key-file %s makes new ones: set up every webhook and every credential anew then", path, path)
+	return fmt.Errorf("the key file %s is missing, and the database is in use: restore the file from your backup. "+
+		"If it is lost, create a new one with kedge-server new-key --key-file %s, and then set every webhook and every credential again", path, path)
 }
 
-// loadKeys reads the key file. Without one, a server that has its database to itself makes its own.
+// loadKeys reads the key file. If there is none, a server with its own database creates one.
 func loadKeys(cfg Config) (keys, error) {
 	path := cfg.KeyFile
 	if path == "" {
@@ -85,25 +85,25 @@ func parseKeys(text []byte) (keys, error) {
 		k.own = own
 	}
 	if k.own == nil {
-		return keys{}, fmt.Errorf("it has no line %q: make it with kedge-server new-key", ownKeyID)
+		return keys{}, fmt.Errorf("it has no line %q: create the file with kedge-server new-key", ownKeyID)
 	}
 	var err error
 	k.ring, err = seal.Parse(rest.Bytes())
 	return k, err
 }
 
-// KeyPlace says where NewKey puts a key.
+// KeyPlace is the position of a key from NewKey.
 type KeyPlace int
 
-// A key that stands first seals. One on standby only opens, so that all replicas can know it before the
-// first of them seals with it.
+// The first key encrypts. A key on standby only decrypts, so that all replicas can have it before the first of
+// them encrypts with it.
 const (
 	KeyFirst KeyPlace = iota
 	KeyStandby
-	KeyIfNone // nothing is done when there is a key file
+	KeyIfNone // does nothing if there is a key file
 )
 
-// NewKey adds a key for credentials to a key file, which is made if there is none.
+// NewKey adds a key for credentials to a key file, which is created if there is none.
 func NewKey(path string, place KeyPlace) error {
 	text, err := os.ReadFile(path)
 	fresh := errors.Is(err, fs.ErrNotExist)
@@ -138,13 +138,13 @@ func NewKey(path string, place KeyPlace) error {
 	return writeWhole(path, []byte(strings.Join(lines, "")))
 }
 
-// writeWhole leaves the old file or the new one, whatever happens, readable by nobody else.
+// writeWhole replaces a file atomically. Other users cannot read it.
 func writeWhole(path string, content []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	defer func() { _ = os.Remove(f.Name()) }() // gone already after the rename
+	defer func() { _ = os.Remove(f.Name()) }() // does nothing after the rename
 	_, err = f.Write(content)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)

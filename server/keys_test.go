@@ -26,13 +26,13 @@ func TestKeysAreRotatedAndTheServersOwnStays(t *testing.T) {
 		}
 	}
 	if _, err := loadKeys(Config{KeyFile: path}); err == nil {
-		t.Fatal("a key file that was named and is not there was made")
+		t.Fatal("a missing key file from the configuration was created")
 	}
 	add(KeyIfNone)
 	first := read()
 	add(KeyIfNone)
 	if again := read(); again.ring.KeyID() != first.ring.KeyID() {
-		t.Error("a second start made a key")
+		t.Error("a second start created a key")
 	}
 	add(KeyStandby)
 	if again := read(); again.ring.KeyID() != first.ring.KeyID() {
@@ -93,13 +93,13 @@ func TestSharedServersNeedTheSameSecrets(t *testing.T) {
 		name, reason, says string
 		cfg                Config
 	}{
-		{"no keys", "each would make its own", "--key-file", Config{Listen: "127.0.0.1:0"}},
+		{"no keys", "each would create its own", "--key-file", Config{Listen: "127.0.0.1:0"}},
 		{"loopback", "plain text needs no CA", "", Config{Listen: "127.0.0.1:0", KeyFile: "k"}},
-		{"own CA", "each would make its own", "--tls-ca-cert-file", Config{Listen: ":0", KeyFile: "k"}},
+		{"own CA", "each would create its own", "--tls-ca-cert-file", Config{Listen: ":0", KeyFile: "k"}},
 		{"named on loopback", "a name asks for TLS", "--tls-ca-cert-file", Config{Listen: "127.0.0.1:0", TLSHosts: []string{"x"}, KeyFile: "k"}},
 		{"given CA", "they agree", "", Config{Listen: ":0", KeyFile: "k", TLSCACertFile: "c", TLSCAKeyFile: "k"}},
 		{"given certificate", "they agree", "", Config{Listen: ":0", KeyFile: "k", TLSCertFile: "c", TLSKeyFile: "k"}},
-		{"plain text", "somebody else does TLS", "", Config{Listen: ":0", KeyFile: "k", Plaintext: true}},
+		{"plain text", "a proxy terminates TLS", "", Config{Listen: ":0", KeyFile: "k", Plaintext: true}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -14,39 +14,40 @@ import (
 )
 
 const (
-	// minServer is what the server itself needs beside what it starts.
+	// minServer is the memory of the server without child processes.
 	minServer = 192 << 20
-	// Of all memory, in percent, renders have renderShare and runs of git have gitShare. The rest is the server's.
+	// Shares of the memory, in percent: renderShare for renders and gitShare for git. The server has the rest.
 	renderShare, gitShare = 45, 25
 
 	maxRenderMemory, maxGitMemory = 1 << 30, 512 << 20
-	// maxGitProcesses is for when very many tenants have a host that hangs, and usualGitProcesses for all other times.
+	// maxGitProcesses is for very many tenants with a hanging host, and usualGitProcesses for the normal case.
 	maxGitProcesses, usualGitProcesses = 512, 64
-	// leastFetches are enough for one tenant's host that hangs to hold up no other. Where there is memory for them, there
-	// are usualFetches, of enoughGitMemory at least, which is what the trees of large repositories need.
+	// leastFetches is the minimum so that a hanging host of one tenant does not block others. If there is
+	// enough memory, there are usualFetches, with at least enoughGitMemory each, which the trees of large
+	// repositories need.
 	leastFetches, usualFetches, enoughGitMemory = 4, 8, 128 << 20
-	// Of git's memory, in percent, the processes have readerShare that read mirrors. There are at most maxReaders of them.
+	// Of the memory of git, in percent, readerShare is for the processes that read mirrors. There are at most
+	// maxReaders of them.
 	readerShare, maxReaders = 25, 64
 )
 
-// share is a number of processes of which each may have so much memory.
+// share is a number of processes with a memory limit each.
 type share struct {
 	processes int
 	memory    int64 // of each, in bytes
 }
 
-// memoryPlan divides the memory that there is between the server and what it starts, so that all of them
-// together cannot exceed it: where a whole control group ends with the first process that does, a render or a
-// fetch would take the server with it.
+// memoryPlan divides the available memory between the server and its child processes, so that all together
+// cannot exceed it: if a control group is killed as a whole, a render or a fetch would end the server too.
 type memoryPlan struct {
 	limit   machine.Memory
 	renders share
-	idle    int   // processes that wait for the next render, with at most half of that memory each
+	idle    int   // idle render processes, with at most half of that memory each
 	git     share // fetches: each has gitsource.ProcessesPerFetch processes
-	readers share // processes that are kept open to read mirrors
+	readers share // open processes that read mirrors
 }
 
-// planMemory divides limit. What is configured stays as it is, and is an error where it cannot hold.
+// planMemory divides limit. Configured values stay unchanged, and are an error if they do not fit.
 func planMemory(limit machine.Memory, r RenderConfig, g GitResources, processors int) (memoryPlan, error) {
 	p := memoryPlan{limit: limit}
 	part := func(percent int64) int64 { return limit.Bytes * percent / 100 }
@@ -77,7 +78,7 @@ func planRenders(bytes int64, r RenderConfig, processors int) share {
 	return out
 }
 
-// idleOf is how many processes wait for the next render where so many render at once.
+// idleOf returns the number of idle render processes for a number of concurrent renders.
 func idleOf(processes int) int { return min(4, max(1, processes/2)) }
 
 // planGit divides bytes between fetches and the processes that read mirrors.
@@ -101,7 +102,7 @@ func planGit(bytes int64, g GitResources) (fetches, readers share) {
 	return fetches, readers
 }
 
-// children is what all processes may have together that the server starts.
+// children returns the memory of all child processes.
 func (p memoryPlan) children() int64 {
 	return int64(p.renders.processes)*p.renders.memory + int64(p.idle)*p.renders.memory/2 +
 		int64(p.git.processes)*gitsource.ProcessesPerFetch*p.git.memory + int64(p.readers.processes)*p.readers.memory
@@ -109,12 +110,12 @@ func (p memoryPlan) children() int64 {
 
 func (p memoryPlan) needed() int64 { return minServer + p.children() }
 
-// tooMuch says what does not hold and what to do.
+// tooMuch returns an error with the values that do not fit, and the remedy.
 func (p memoryPlan) tooMuch() error {
-	return fmt.Errorf("the memory does not hold what is configured: %d renders of %s (--render-processes, --render-memory), "+
-		"%d that wait for the next one with half of that, %d fetches with %d processes of %s each (--git-processes, --git-memory), "+
+	return fmt.Errorf("the configuration needs more memory than available: %d renders of %s (--render-processes, --render-memory), "+
+		"%d idle render processes with half of that, %d fetches with %d processes of %s each (--git-processes, --git-memory), "+
 		"%d readers of mirrors of %s and %s for the server itself need %s, "+
-		"and there are %s (%s): lower one of these or give the server more memory",
+		"but only %s are available (%s): lower one of these or give the server more memory",
 		p.renders.processes, mebibytes(p.renders.memory), p.idle, p.git.processes, gitsource.ProcessesPerFetch, mebibytes(p.git.memory),
 		p.readers.processes, mebibytes(p.readers.memory), mebibytes(minServer), mebibytes(p.needed()),
 		mebibytes(p.limit.Bytes), p.limit.Source)
@@ -122,16 +123,16 @@ func (p memoryPlan) tooMuch() error {
 
 func mebibytes(bytes int64) string { return fmt.Sprintf("%d MiB", bytes>>20) }
 
-// heap is what the server's own heap may have before garbage is collected more eagerly: what is left, without
-// what the database and the system need beside it.
+// heap returns the soft limit of the server's heap: the rest, without the memory of the database and the
+// system.
 func (p memoryPlan) heap() int64 { return (p.limit.Bytes - p.children()) / 10 * 9 }
 
-// withMemory fills in how many processes there are and what each may have, from the memory that is there, and
-// bounds the heap of this process unless $GOMEMLIMIT does.
+// withMemory sets the numbers of processes and their limits from the available memory, and limits the heap of
+// this process unless $GOMEMLIMIT does.
 func (c Config) withMemory(limit func() (machine.Memory, error)) (Config, error) {
 	found, err := limit()
 	if errors.Is(err, machine.ErrUnknown) {
-		c.Log.Warn("it is not known how much memory there is: nothing bounds what renders and git take together")
+		c.Log.Warn("the available memory is unknown: renders and git have no common limit")
 		return c, nil
 	}
 	if err != nil {
@@ -139,7 +140,7 @@ func (c Config) withMemory(limit func() (machine.Memory, error)) (Config, error)
 	}
 	switch {
 	case c.Render.Processes < 0 || c.GitResources.Processes < 0:
-		return c, errors.New("--render-processes and --git-processes are numbers of processes: at least 1")
+		return c, errors.New("--render-processes and --git-processes must be at least 1")
 	case c.GitResources.Memory != 0 && c.GitResources.Memory < gitsource.MinMemory:
 		return c, fmt.Errorf("--git-memory: git needs at least %s", mebibytes(gitsource.MinMemory))
 	}
@@ -152,7 +153,7 @@ func (c Config) withMemory(limit func() (machine.Memory, error)) (Config, error)
 	if debug.SetMemoryLimit(-1) == math.MaxInt64 {
 		debug.SetMemoryLimit(plan.heap())
 	}
-	c.Log.Info("memory is divided", "limit", mebibytes(found.Bytes), "limitFrom", found.Source, "heap", mebibytes(debug.SetMemoryLimit(-1)),
+	c.Log.Info("memory plan", "limit", mebibytes(found.Bytes), "limitFrom", found.Source, "heap", mebibytes(debug.SetMemoryLimit(-1)),
 		slog.Group("renders", "processes", plan.renders.processes, "memory", mebibytes(plan.renders.memory)),
 		slog.Group("git", "fetches", plan.git.processes, "memory", mebibytes(plan.git.memory)),
 		slog.Group("readers", "processes", plan.readers.processes, "memory", mebibytes(plan.readers.memory)))

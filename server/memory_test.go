@@ -65,7 +65,7 @@ func TestMemoryIsDividedByWhatThereIs(t *testing.T) {
 			if p.readers != c.readers {
 				t.Errorf("got readers %+v, want %+v", p.readers, c.readers)
 			}
-			// What the kernel allows all of them together: a fetch is git and what it starts.
+			// The kernel limit of all of them together: a fetch is git and its child processes.
 			allowed := int64(p.renders.processes)*p.renders.memory + int64(p.idle)*p.renders.memory/2 +
 				2*int64(p.git.processes)*p.git.memory + int64(p.readers.processes)*p.readers.memory
 			if allowed+minServer > c.limit || allowed != p.children() {
@@ -87,18 +87,18 @@ func TestConfigurationThatCannotHoldIsRefused(t *testing.T) {
 		cfg  Config
 		says string
 	}{
-		"renders":      {Config{Log: log, Render: RenderConfig{Processes: 64, Memory: 1 << 30}}, "there are 2048 MiB (a test)"},
-		"git":          {Config{Log: log, GitResources: GitResources{Processes: 64, Memory: 1 << 30}}, "there are 2048 MiB (a test)"},
+		"renders":      {Config{Log: log, Render: RenderConfig{Processes: 64, Memory: 1 << 30}}, "only 2048 MiB are available (a test)"},
+		"git":          {Config{Log: log, GitResources: GitResources{Processes: 64, Memory: 1 << 30}}, "only 2048 MiB are available (a test)"},
 		"least of git": {Config{Log: log, GitResources: GitResources{Memory: 1 << 20}}, "--git-memory"},
 		"no number":    {Config{Log: log, Render: RenderConfig{Processes: -1}}, "--render-processes"},
 	} {
 		if _, err := c.cfg.withMemory(limit); err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: got error %v, want one that says %q", name, err, c.says)
+			t.Errorf("%s: got error %v, want an error with %q", name, err, c.says)
 		}
 	}
 	unknown := func() (machine.Memory, error) { return machine.Memory{}, machine.ErrUnknown }
 	if _, err := (Config{Log: log}).withMemory(unknown); err != nil {
-		t.Errorf("where nothing is known: %v", err)
+		t.Errorf("with unknown memory: %v", err)
 	}
 	broken := errors.New("broken")
 	if _, err := (Config{Log: log}).withMemory(func() (machine.Memory, error) { return machine.Memory{}, broken }); !errors.Is(err, broken) {

@@ -6,8 +6,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// newPushHistogram returns what control is to call with the time from a push until its targets
-// were committed.
+// newPushHistogram returns the function that control calls with the time from a push until its targets are
+// committed.
 func newPushHistogram(metrics prometheus.Registerer) func(time.Duration) {
 	h := prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "kedge_push_to_committed_seconds",

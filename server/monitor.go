@@ -11,14 +11,14 @@ import (
 	"github.com/kedge-dev/kedge/internal/obs"
 )
 
-// monitor serves metrics and detailed health on a listener of its own: they name tenants' load and what is
-// wrong with the server, which is nobody's business on the public port.
+// monitor serves metrics and detailed health on a separate listener: they contain the load of tenants and
+// problems of the server, which must not be public.
 type monitor struct {
 	listener net.Listener // nil when there is none
 	handler  http.Handler
 }
 
-// noListener is what --metrics-listen is set to for no such listener.
+// noListener is the value of --metrics-listen that disables the listener.
 const noListener = "none"
 
 // openMonitor binds the address.
@@ -42,14 +42,14 @@ func (m *monitor) run(ctx context.Context) error {
 	return obs.Serve(ctx, m.listener, m.handler)
 }
 
-// close frees the address; run has done so by itself.
+// close frees the address; run does so by itself.
 func (m *monitor) close() {
 	if m.listener != nil {
 		_ = m.listener.Close()
 	}
 }
 
-// url is where metrics are; "" when they are nowhere.
+// url returns the URL of the metrics, or "".
 func (m *monitor) url() string {
 	if m.listener == nil {
 		return ""

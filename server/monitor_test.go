@@ -46,7 +46,7 @@ func TestMetricsHaveAListenerOfTheirOwn(t *testing.T) {
 			t.Errorf("%s: got %d %q, %v", c.reason, resp.StatusCode, body, err)
 		}
 		if strings.HasPrefix(c.url, at["address"]) && len(body) > 100 {
-			t.Errorf("%s: the public port tells %q", c.reason, body)
+			t.Errorf("%s: the public port shows %q", c.reason, body)
 		}
 	}
 }

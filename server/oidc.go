@@ -11,22 +11,22 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/restapi"
 )
 
-// OIDCConfig lets people log in by an identity provider. The zero value leaves it out.
+// OIDCConfig configures logins through an identity provider. The zero value disables them.
 type OIDCConfig struct {
-	// Issuer is the URL of the provider, exactly as it names itself.
+	// Issuer is the URL of the provider, exactly as the provider states it.
 	Issuer string
-	// ClientID is what the provider knows this server by; ClientSecretFile holds its secret, if it has one.
+	// ClientID is the id of this server at the provider; ClientSecretFile contains its secret, if it has one.
 	ClientID, ClientSecretFile string
 	// Scopes, UserClaim and GroupsClaim have the defaults of package login.
 	Scopes                 []string
 	UserClaim, GroupsClaim string
-	// AdminGroups are the groups whose people are fleet admins.
+	// AdminGroups are the groups whose members are fleet admins.
 	AdminGroups []string
 	// SessionTTL is how long a login lasts; default 12 h.
 	SessionTTL time.Duration
 }
 
-// newLogin makes the way in for people; it is nil when no provider is set up.
+// newLogin returns the login handler, or nil without a provider.
 func newLogin(cfg Config, r components, listener *listen.Server) (restapi.Login, error) {
 	o := cfg.OIDC
 	if o.Issuer == "" {

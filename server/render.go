@@ -17,30 +17,30 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// RenderConfig says how Kustomize and Helm render: in children of the server, which are confined. Zero
-// fields take their defaults.
+// RenderConfig configures the renders of Kustomize and Helm, which run in confined child processes. Zero fields
+// have defaults.
 type RenderConfig struct {
-	// Program is what children run: this program, whose main turns into one when it is asked to, see
-	// child.Self. Without it Kustomize and Helm are refused.
+	// Program is the program of children: this program, whose main becomes a child on request, see child.Self.
+	// Without it, Kustomize and Helm are refused.
 	Program string
-	// Timeout, Memory and Output bound one render; default 30 s, 1 GiB, or less where there is less memory, and
-	// 64 MiB. Timeout is for plain manifests too.
+	// Timeout, Memory, and Output limit one render; default 30 s, 1 GiB (less if there is less memory), and 64
+	// MiB. Timeout applies to plain manifests too.
 	Timeout        time.Duration
 	Memory, Output int64
-	// Processes is how many renders go on at once; default four times the number of processors, or as many as
-	// the memory holds, of which one tenant has a quarter.
+	// Processes is the number of concurrent renders; default four per processor, or as many as the memory
+	// allows. One tenant gets a quarter.
 	Processes int
-	// RequireSandbox are mechanisms of package sandbox, or "all": the server does not start without.
+	// RequireSandbox lists mechanisms of package sandbox, or "all": the server does not start without them.
 	RequireSandbox []string
-	// AllowWeakSandbox renders for several tenants although a mechanism of the sandbox is missing. Without it only
-	// the default tenant's are rendered then.
+	// AllowWeakSandbox allows renders for several tenants in an incomplete sandbox. Otherwise only those of the
+	// default tenant are rendered then.
 	AllowWeakSandbox bool
 
-	idle int                 // processes that wait for the next render; 0 for the pool's default
-	off  []sandbox.Mechanism // left out, for tests
+	idle int                 // idle render processes; 0 for the default of the pool
+	off  []sandbox.Mechanism // disabled, for tests
 }
 
-// mechanisms are the ones that are required.
+// mechanisms returns the required mechanisms.
 func (c RenderConfig) mechanisms() ([]sandbox.Mechanism, error) {
 	var out []sandbox.Mechanism
 	for _, name := range c.RequireSandbox {
@@ -56,16 +56,16 @@ func (c RenderConfig) mechanisms() ([]sandbox.Mechanism, error) {
 	return out, nil
 }
 
-// limits are those of what is rendered without a child.
+// limits returns the limits of renders without a child.
 func (c RenderConfig) limits() render.Limits { return render.Limits{Time: c.Timeout} }
 
-// renderer is the pool with what there is to say about it.
+// renderer is the pool with its status.
 type renderer struct {
 	*child.Pool      // nil when there is none
 	allowWeak   bool // several tenants may render in an incomplete sandbox
 }
 
-// note says what is wrong with renders as things are; "" when nothing is.
+// note returns the current problem with renders, or "".
 func (r *renderer) note() string {
 	if r.Pool == nil {
 		return ""
@@ -74,17 +74,17 @@ func (r *renderer) note() string {
 		return "Kustomize and Helm cannot be rendered: " + err.Error()
 	}
 	if status, _ := r.Status(); status.Problem() != "" {
-		note := "the sandbox of renders is weaker than it could be: " + status.Problem()
+		note := "the sandbox of renders is incomplete: " + status.Problem()
 		if !r.allowWeak {
-			note += "; where there are several tenants Kustomize and Helm are rendered for the tenant " + fleet.DefaultTenant + " alone: " + weakSandboxAdvice
+			note += "; with several tenants, Kustomize and Helm are rendered only for the tenant " + fleet.DefaultTenant + " alone: " + weakSandboxAdvice
 		}
 		return note
 	}
 	return ""
 }
 
-// openRenderer starts the first child, to know whether that works and what confines it. It fails only when
-// what is required is not to be had: plain manifests need no child.
+// openRenderer starts the first child, to check that it works and how it is confined. It fails only if a
+// required mechanism is missing: plain manifests need no child.
 func openRenderer(ctx context.Context, cfg Config, metrics prometheus.Registerer) (*renderer, error) {
 	required, err := cfg.Render.mechanisms()
 	if err != nil {
@@ -110,14 +110,14 @@ func openRenderer(ctx context.Context, cfg Config, metrics prometheus.Registerer
 	case err != nil:
 		cfg.Log.Error("no renderer can be started: Kustomize and Helm cannot be rendered", obs.Err(err))
 	case problem != "":
-		cfg.Log.Warn("the sandbox of renders is weaker than it could be", obs.KeyReason, problem, slog.Any("active", status.Active))
+		cfg.Log.Warn("the sandbox of renders is incomplete", obs.KeyReason, problem, slog.Any("active", status.Active))
 	default:
 		cfg.Log.Info("renders are confined", slog.Any("active", status.Active))
 	}
 	return &renderer{Pool: pool, allowWeak: cfg.Render.AllowWeakSandbox}, nil
 }
 
-// builder is what control renders with; nil when there is none.
+// builder returns the builder for control, or nil.
 func (r *renderer) builder(st store.Store) render.Builder {
 	switch {
 	case r.Pool == nil:
@@ -135,16 +135,16 @@ func (r *renderer) close() {
 	}
 }
 
-// newRenderHistogram returns what the pool is to call after each render.
+// newRenderHistogram returns the function that the pool calls after each render.
 func newRenderHistogram(metrics prometheus.Registerer) func(child.Observation) {
 	seconds := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "kedge_render_seconds",
-		Help:    "Time of renders by Kustomize and Helm, by kind of source and by what came of it.",
+		Help:    "Time of renders by Kustomize and Helm, by kind of source and by result.",
 		Buckets: prometheus.ExponentialBuckets(0.002, 2, 15),
 	}, []string{"kind", "result"})
 	started := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "kedge_render_processes_started_total",
-		Help: "Processes that were started because none was waiting for a render.",
+		Help: "Processes that were started because no idle one was available.",
 	})
 	metrics.MustRegister(seconds, started)
 	return func(o child.Observation) {

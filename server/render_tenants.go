@@ -11,8 +11,9 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// tenantGuard is a [render.Builder] that does not render for several tenants in an incomplete sandbox: what one
-// of them wrote could then reach what belongs to another. The default tenant is that of whoever runs the server.
+// tenantGuard is a [render.Builder] that refuses renders for several tenants in an incomplete sandbox: the
+// input of one tenant could reach the data of another. The default tenant belongs to the operator of the
+// server.
 type tenantGuard struct {
 	render.Builder
 	status func() (status sandbox.Status, ok bool)
@@ -21,12 +22,12 @@ type tenantGuard struct {
 
 // Build implements [render.Builder].
 func (g *tenantGuard) Build(ctx context.Context, job render.Job) (*render.Built, error) {
-	// What is not known yet is found out by rendering, for which the pool is asked at the start.
+	// The first render determines an unknown status; the pool does so at the start.
 	status, known := g.status()
 	if problem := status.Problem(); known && problem != "" {
 		refused, err := g.refuses(ctx, fleet.TenantID(job.Owner))
 		if err != nil {
-			return nil, fmt.Errorf("finding out whether to render %q: %w", job.Path, err)
+			return nil, fmt.Errorf("deciding whether to render %q: %w", job.Path, err)
 		}
 		if refused {
 			return nil, &render.Error{Path: job.Path, Transient: true, Problem: "Kustomize and Helm are not rendered for this tenant, " +
@@ -36,10 +37,10 @@ func (g *tenantGuard) Build(ctx context.Context, job render.Job) (*render.Built,
 	return g.Builder.Build(ctx, job)
 }
 
-// weakSandboxAdvice is what to do about an incomplete sandbox.
-const weakSandboxAdvice = "let the operator of the server provide what is missing, or accept the risk with --allow-weak-sandbox"
+// weakSandboxAdvice is the remedy for an incomplete sandbox.
+const weakSandboxAdvice = "ask the operator of the server to enable the missing mechanisms, or to accept the risk with --allow-weak-sandbox"
 
-// refuses reports whether nothing is rendered for a tenant.
+// refuses reports whether renders of a tenant are refused.
 func (g *tenantGuard) refuses(ctx context.Context, tenant fleet.TenantID) (refused bool, err error) {
 	err = g.store.View(ctx, func(tx store.Tx) error {
 		some, err := tx.Tenants().List(ctx, store.Page{Limit: 2})

@@ -55,7 +55,7 @@ func TestAWeakSandboxRendersForOneTenantAlone(t *testing.T) {
 	}
 	create(other, "acme")
 	if err := build(weak, own); err != nil {
-		t.Errorf("the default tenant beside another: %v", err)
+		t.Errorf("the default tenant with another tenant: %v", err)
 	}
 	if err := build(weak, other); !refused(err) {
 		t.Errorf("another tenant: got error %v", err)

@@ -20,7 +20,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// renderProgram is the real server, which is its own renderer, built without cgo as it is released.
+// renderProgram is the real server, which is its own renderer, built without cgo like a release.
 func renderProgram(t *testing.T) string {
 	t.Helper()
 	if testing.Short() {
@@ -42,8 +42,8 @@ func renderProgram(t *testing.T) string {
 	return filepath.Join(dir, "kedge-server")
 }
 
-// A sandbox without one of its mechanisms renders, and whoever runs the server is told: by /readyz, which stays
-// ready, and by a warning with the reason.
+// A sandbox without one of its mechanisms renders, and the operator is informed: by /readyz, which stays ready,
+// and by a warning with the cause.
 func TestAWeakerSandboxIsTold(t *testing.T) {
 	t.Parallel()
 	var said bytes.Buffer
@@ -59,7 +59,7 @@ func TestAWeakerSandboxIsTold(t *testing.T) {
 	ready := httptest.NewRecorder()
 	health := obs.Handler(prometheus.NewRegistry(), func(context.Context) error { return nil }, r.note)
 	health.ServeHTTP(ready, httptest.NewRequest(http.MethodGet, "/readyz", nil))
-	if body := ready.Body.String(); ready.Code != 200 || !strings.Contains(body, "weaker than it could be") || !strings.Contains(body, "landlock") {
+	if body := ready.Body.String(); ready.Code != 200 || !strings.Contains(body, "sandbox of renders is incomplete") || !strings.Contains(body, "landlock") {
 		t.Errorf("/readyz answers %d: %s", ready.Code, body)
 	}
 	var line struct{ Level, Reason string }
@@ -88,15 +88,15 @@ func TestWhatMayBeRequiredOfTheSandbox(t *testing.T) {
 		got, err := RenderConfig{RequireSandbox: tt.given}.mechanisms()
 		switch {
 		case tt.want < 0 && (err == nil || !strings.Contains(err.Error(), "--require-sandbox") || !strings.Contains(err.Error(), "landlock")):
-			t.Errorf("%s: got %v, want an error that names the flag and what there is", tt.reason, err)
+			t.Errorf("%s: got %v, want an error with the flag and the mechanisms", tt.reason, err)
 		case tt.want >= 0 && (err != nil || len(got) != tt.want):
 			t.Errorf("%s: got %v, %v", tt.reason, got, err)
 		}
 	}
 }
 
-// A server that cannot start a renderer still serves plain manifests, and says what it cannot; one that
-// has to be confined does not start.
+// A server that cannot start a renderer still serves plain manifests and reports the problem. With a required
+// sandbox, it does not start.
 func TestAServerWithoutRenderers(t *testing.T) {
 	t.Parallel()
 	cfg := Config{Log: slog.New(slog.DiscardHandler), Render: RenderConfig{Program: filepath.Join(t.TempDir(), "none")}}
@@ -110,7 +110,7 @@ func TestAServerWithoutRenderers(t *testing.T) {
 	}
 	cfg.Render.RequireSandbox = []string{"seccomp"}
 	if _, err := openRenderer(t.Context(), cfg, prometheus.NewRegistry()); err == nil {
-		t.Error("it starts without what is required")
+		t.Error("it starts without a required mechanism")
 	}
 	cfg.Render = RenderConfig{}
 	if r, err := openRenderer(t.Context(), cfg, prometheus.NewRegistry()); err != nil || r.builder(nil) != nil || r.note() != "" {
@@ -118,6 +118,6 @@ func TestAServerWithoutRenderers(t *testing.T) {
 	}
 	cfg.Render = RenderConfig{Program: "x", Memory: 1 << 20}
 	if _, err := openRenderer(t.Context(), cfg, prometheus.NewRegistry()); err == nil || !strings.Contains(err.Error(), "128 MiB") {
-		t.Errorf("a limit with which nothing works gives %v", err)
+		t.Errorf("an impossible limit gives %v", err)
 	}
 }

@@ -17,13 +17,14 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/control"
 	"github.com/kedge-dev/kedge/server/internal/gateway"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
+	"github.com/kedge-dev/kedge/server/internal/kubeapi"
 	"github.com/kedge-dev/kedge/server/internal/listen"
 	"github.com/kedge-dev/kedge/server/internal/machine"
 	"github.com/kedge-dev/kedge/server/internal/restapi"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Run serves until ctx ends, then stops in order. It returns nil after an orderly stop.
+// Run serves until ctx ends, then stops gracefully and returns nil.
 func Run(ctx context.Context, cfg Config) error {
 	cfg, err := cfg.withDefaults()
 	if err != nil {
@@ -44,7 +45,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return fmt.Errorf("making the data directory: %w", err)
 	}
-	if db.shared() { // two servers on one set of Git mirrors would break each other's
+	if db.shared() { // two servers would damage a shared set of Git mirrors
 		db.dirs = []string{cfg.DataDir}
 	}
 	unlock, err := db.lock()
@@ -74,7 +75,7 @@ func serve(ctx context.Context, cfg Config, db database, st store.Store, git *gi
 	if err != nil {
 		return err
 	}
-	// Bound before anything is written: a start that fails for its port leaves no trace. Clients wait
+	// Bind before anything is written: a start that fails because of its port leaves no files. Clients wait
 	// until the listener runs.
 	listener, err := openListener(cfg, components, metrics)
 	if err != nil {
@@ -90,22 +91,28 @@ func serve(ctx context.Context, cfg Config, db database, st store.Store, git *gi
 		return err
 	}
 	announce(cfg, listener, monitor, adminToken)
-	// Stopped in reverse: the gateway says goodbye to agents and writes what they last said while
-	// they can still be reached, then the listener has no long streams to wait for.
-	return stage.Run(ctx,
-		stage.Stage{Name: "metrics", Run: monitor.run},
-		stage.Stage{Name: "control", Run: components.control.Work},
-		stage.Stage{Name: "listener", Run: listener.Run},
-		stage.Stage{Name: "gateway", Run: components.gateway.Run},
-	)
+	// Stop in reverse: the gateway ends its sessions and writes their last reports while agents are still
+	// connected; then the listener has no long streams to wait for.
+	stages := []stage.Stage{
+		{Name: "metrics", Run: monitor.run},
+		{Name: "control", Run: components.control.Work},
+		{Name: "listener", Run: listener.Run},
+		{Name: "gateway", Run: components.gateway.Run},
+	}
+	if components.kubernetes != nil {
+		stages = append(stages, stage.Stage{Name: "kubernetes", Run: components.kubernetes.Run})
+	}
+	return stage.Run(ctx, stages...)
 }
 
-// components are built before the server listens.
+// components are created before the server listens.
 type components struct {
 	key     []byte // of the server
 	control *control.Service
 	gateway *gateway.Gateway
 	renders *renderer
+	// kubernetes serves custom resources; nil if there is no API server for them.
+	kubernetes *kubeapi.Server
 }
 
 func openGit(cfg Config) (*gitsource.Manager, error) {
@@ -138,17 +145,21 @@ func build(ctx context.Context, cfg Config, db database, st store.Store, git *gi
 	}
 	writers := 1
 	if db.shared() {
-		writers = 8 // half of its connections: PostgreSQL writes at the same time what does not touch
+		writers = 8 // half of its connections: PostgreSQL executes independent writes concurrently
 	}
 	g, err := gateway.New(gateway.Config{
 		Lease: cfg.Lease, Writers: writers, Version: version.String(), Log: cfg.Log, Metrics: metrics,
 	}, c)
-	return components{key: keys.own, control: c, gateway: g, renders: renders}, err
+	if err != nil {
+		return components{}, err
+	}
+	kubernetes, err := newKubernetes(cfg, c)
+	return components{key: keys.own, control: c, gateway: g, renders: renders, kubernetes: kubernetes}, err
 }
 
 // openListener binds the port and serves everything on it.
 func openListener(cfg Config, r components, metrics *prometheus.Registry) (*listen.Server, error) {
-	// The handler needs to know where it is reached, which is known only when the port is bound.
+	// The handler needs the address of the server, which is known only after the port is bound.
 	var handler http.Handler
 	listener, err := listen.New(listen.Config{
 		Address: cfg.Listen, AgentAddress: cfg.AgentListen, CertFile: cfg.TLSCertFile, KeyFile: cfg.TLSKeyFile,
@@ -183,7 +194,7 @@ func newHandler(cfg Config, r components, metrics *prometheus.Registry, listener
 	health := obs.PublicHandler(r.control.Ready)
 	mux.Handle("/livez", health)
 	mux.Handle("/readyz", health)
-	mux.Handle("/metrics", http.NotFoundHandler()) // the console answers for every other path
+	mux.Handle("/metrics", http.NotFoundHandler()) // the console answers every other path
 	mux.Handle("/", console.Handler())
 	return mux
 }

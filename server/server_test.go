@@ -12,7 +12,7 @@ import (
 	"github.com/kedge-dev/kedge/server"
 )
 
-// banner is what a server prints, readable while it writes.
+// banner is the output of a server, readable while it writes.
 type banner struct {
 	mu    sync.Mutex
 	text  bytes.Buffer
@@ -36,7 +36,7 @@ func (b *banner) String() string {
 	return b.text.String()
 }
 
-// startServer runs a server until the test calls stop, and returns what it printed.
+// startServer runs a server until the test calls stop, and returns its output.
 func startServer(t *testing.T, cfg server.Config) (said *banner, stop func() error) {
 	t.Helper()
 	said = &banner{ready: make(chan struct{})}
@@ -66,7 +66,7 @@ func TestStartThatFailsForItsPortCostsNoToken(t *testing.T) {
 	defer taken.Close()
 	cfg := server.Config{DataDir: t.TempDir(), Listen: taken.Addr().String()}
 	if err := server.Run(t.Context(), cfg); err == nil {
-		t.Fatal("a server started on a port that is taken")
+		t.Fatal("a server started on a port that is in use")
 	}
 	cfg.Listen = "127.0.0.1:0"
 	said, stop := startServer(t, cfg)
@@ -83,7 +83,7 @@ func TestSecondServerKeepsAwayFromTheData(t *testing.T) {
 	cfg := server.Config{DataDir: t.TempDir(), Listen: "127.0.0.1:0"}
 	_, stop := startServer(t, cfg)
 	if err := server.Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "another kedge-server") {
-		t.Errorf("a second server on the same data says %v", err)
+		t.Errorf("a second server on the same data returned %v", err)
 	}
 	if err := stop(); err != nil {
 		t.Error(err)

@@ -18,7 +18,7 @@ var (
 	tokenLine   = regexp.MustCompile(`(?m)^token    (\S+)`)
 )
 
-// whoami asks a server who a token belongs to.
+// whoami returns the owner of a token.
 func whoami(address, token string) error {
 	req, err := http.NewRequest(http.MethodGet, address+"/api/v1/whoami", nil)
 	if err != nil {
@@ -95,7 +95,7 @@ func TestServerMovesToPostgreSQL(t *testing.T) {
 		DataDir: t.TempDir(), Listen: "127.0.0.1:0", Database: db.URL, KeyFile: filepath.Join(old.DataDir, "keys"),
 	})
 	if tokenLine.MatchString(said.String()) {
-		t.Error("a server that has moved is taken for a new one")
+		t.Error("a server that has moved is treated as a new one")
 	}
 	if err := whoami(addressLine.FindStringSubmatch(said.String())[1], token); err != nil {
 		t.Errorf("the token of before: %v", err)

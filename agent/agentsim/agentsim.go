@@ -100,16 +100,16 @@ func (a *Agent) Ready(ctx context.Context) error { return a.client.Ready(ctx) }
 // Set implements link.Engine. It reports the state as applied.
 func (a *Agent) Set(d engine.Desired) {
 	s := engine.Status{Target: d.Target, Observed: fleet.Observed{
-		Version: d.State.Version, Digest: d.State.Digest, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent, AsOf: time.Now(),
+		Version: d.State.Version, Digest: d.State.Digest, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent, Reason: fleet.ReasonSynced, AsOf: time.Now(),
 	}}
 	switch {
 	case d.State.Tombstone:
-		s.Observed.Sync = fleet.SyncDeleted
+		s.Observed.Sync, s.Observed.Reason = fleet.SyncDeleted, fleet.ReasonDeleted
 	case d.State.Detached:
-		s.Observed.Sync, s.Observed.Digest = fleet.SyncDetached, ""
+		s.Observed.Sync, s.Observed.Reason, s.Observed.Digest = fleet.SyncDetached, fleet.ReasonDetached, ""
 	default:
 		for _, o := range d.Objects.Objects() {
-			s.Objects = append(s.Objects, fleet.ObjectStatus{ObjectRef: o.Ref, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent})
+			s.Objects = append(s.Objects, fleet.ObjectStatus{ObjectRef: o.Ref, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent, Reason: fleet.ReasonSynced})
 		}
 	}
 	a.client.Status(s)

@@ -74,7 +74,7 @@ func (e *fakeEngine) supersede(d engine.Desired) {
 		}
 		e.superseded[id] = other.State.Version
 		e.reportStatus(engine.Status{Target: id, Observed: fleet.Observed{
-			Version: other.State.Version, Digest: e.cluster.inventoryLocked(id).digest, Sync: fleet.SyncRewound, Health: fleet.HealthUnknown,
+			Version: other.State.Version, Digest: e.cluster.inventoryLocked(id).digest, Sync: fleet.SyncRewound, Health: fleet.HealthUnknown, Reason: fleet.ReasonRewound,
 			Message: fmt.Sprintf("replaced by target %s of the same deployment", d.Target),
 		}})
 		delete(e.desired, id)
@@ -123,20 +123,26 @@ func (e *fakeEngine) reconcile(d engine.Desired) engine.Status {
 	s := engine.Status{Target: d.Target, Observed: fleet.Observed{Version: d.State.Version, Health: fleet.HealthCurrent}}
 	switch {
 	case d.State.Tombstone:
-		s.Observed.Sync, s.Observed.Message = e.removeAll(d, fleet.SyncDeleted, e.deleteObject)
+		e.removeAll(d, &s, fleet.SyncDeleted, fleet.ReasonDeleted, e.deleteObject)
 	case d.State.Detached:
-		s.Observed.Sync, s.Observed.Message = e.removeAll(d, fleet.SyncDetached, e.detachObject)
+		e.removeAll(d, &s, fleet.SyncDetached, fleet.ReasonDetached, e.detachObject)
 	default:
 		e.apply(d, &s)
 	}
 	return s
 }
 
-// removeAll removes or detaches all objects of a target, and then its inventory.
-func (e *fakeEngine) removeAll(d engine.Desired, done fleet.SyncState, removeOne func(engine.Desired, objectKey) bool) (fleet.SyncState, string) {
+// removeAll removes or detaches all objects of a target, and then its inventory. done and reason are the state of a target
+// without objects.
+func (e *fakeEngine) removeAll(d engine.Desired, s *engine.Status, done fleet.SyncState, reason fleet.Reason, removeOne func(engine.Desired, objectKey) bool) {
+	s.Observed.Sync, s.Observed.Reason = done, reason
 	inv := e.cluster.inventories[d.Target]
 	if inv == nil {
-		return done, "the target has no inventory: nothing was done"
+		if d.State.Tombstone {
+			s.Observed.Reason = fleet.ReasonNoInventory
+		}
+		s.Observed.Message = "the target has no inventory: nothing was done"
+		return
 	}
 	inv.version, inv.digest = d.State.Version, ""
 	for _, key := range sortedKeys(inv.entries) {
@@ -145,10 +151,10 @@ func (e *fakeEngine) removeAll(d engine.Desired, done fleet.SyncState, removeOne
 		}
 	}
 	if len(inv.entries) > 0 {
-		return fleet.SyncSyncing, "other targets of this agent are pending"
+		s.Observed.Sync, s.Observed.Reason, s.Observed.Message = fleet.SyncSyncing, fleet.ReasonWaitingForDeployments, "other targets of this agent are pending"
+		return
 	}
 	delete(e.cluster.inventories, d.Target)
-	return done, ""
 }
 
 // deleteObject deletes an object of a target unless it has to stay for now. It reports whether the target can forget it.
@@ -184,15 +190,18 @@ func (e *fakeEngine) detachObject(d engine.Desired, key objectKey) bool {
 func (e *fakeEngine) apply(d engine.Desired, s *engine.Status) {
 	inv := e.cluster.inventoryLocked(d.Target)
 	inv.version = d.State.Version
-	wanted, failure := map[objectKey]bool{}, ""
+	wanted, failed := map[objectKey]bool{}, false
+	s.Observed.Sync, s.Observed.Reason = fleet.SyncSynced, fleet.ReasonSynced
 	for _, m := range d.Objects.Objects() {
 		ref := manifest.Placed(m.Ref, d.State.Namespace)
 		key := keyOf(ref)
 		wanted[key] = true
-		status := fleet.ObjectStatus{ObjectRef: ref, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent}
-		if reason := e.refusal(d, key); reason != "" {
-			status.Sync, status.Health, status.Message = fleet.SyncFailed, fleet.HealthUnknown, reason
-			failure = ref.String() + ": " + reason
+		status := fleet.ObjectStatus{ObjectRef: ref, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent, Reason: fleet.ReasonSynced}
+		if why := e.refusal(d, key); !why.IsZero() {
+			status.Sync, status.Health, status.Reason, status.Message = fleet.SyncFailed, fleet.HealthUnknown, why.Reason, why.Message
+			failed = true
+			s.Observed.Sync, s.Observed.Health, s.Observed.Reason = fleet.SyncFailed, fleet.HealthUnknown, fleet.ReasonObjectsFailed
+			s.Observed.Message = ref.String() + ": " + why.Message
 		} else {
 			inv.entries[key] = ref
 			delete(inv.keptAt, key)
@@ -203,28 +212,17 @@ func (e *fakeEngine) apply(d engine.Desired, s *engine.Status) {
 		}
 		s.Objects = append(s.Objects, status)
 	}
-	s.Observed.Sync, s.Observed.Message = fleet.SyncSynced, ""
-	if failure == "" {
+	if !failed {
 		inv.digest = d.State.Digest
-	} else {
-		s.Observed.Sync, s.Observed.Health, s.Observed.Message = fleet.SyncFailed, fleet.HealthUnknown, failure
 	}
 	s.Observed.Digest = inv.digest
-	e.prune(d, inv, wanted, failure != "", s)
+	e.prune(d, inv, wanted, failed, s)
 	slices.SortFunc(s.Objects, func(a, b fleet.ObjectStatus) int { return compareKeys(keyOf(a.ObjectRef), keyOf(b.ObjectRef)) })
 }
 
-// prune deletes the objects that have left the bundle, or reports reason they stay.
+// prune deletes the objects that have left the bundle, or reports why they stay.
 func (e *fakeEngine) prune(d engine.Desired, inv *inventory, wanted map[objectKey]bool, failed bool, s *engine.Status) {
-	reason := ""
-	switch {
-	case len(wanted) == 0 && !d.State.Policy.AllowEmpty:
-		reason = "the bundle is empty and allowEmpty is not set"
-	case failed:
-		reason = "nothing is pruned while objects fail to apply"
-	case !d.State.Policy.Prune:
-		reason = "pruning is disabled for this deployment"
-	}
+	why := pruneGuard(d.State.Policy, len(wanted), failed)
 	exceedsLimit := inv.exceedsLimit(d.State, wanted)
 	for _, key := range sortedKeys(inv.entries) {
 		if wanted[key] {
@@ -233,25 +231,25 @@ func (e *fakeEngine) prune(d engine.Desired, inv *inventory, wanted map[objectKe
 		if d.State.HoldPrune {
 			inv.unconfirmed[key] = true // also for later versions
 		}
-		needsConfirmation := reason == "" && !e.pending && (d.State.HoldPrune || inv.needsConfirmation(d.State, key, exceedsLimit))
-		if reason == "" && !needsConfirmation && e.deleteObject(d, key) {
+		needsConfirmation := why.IsZero() && !e.pending && (d.State.HoldPrune || inv.needsConfirmation(d.State, key, exceedsLimit))
+		if why.IsZero() && !needsConfirmation && e.deleteObject(d, key) {
 			inv.forget(key)
 			continue
 		}
 		left := fleet.ObjectStatus{ObjectRef: inv.entries[key], Sync: fleet.SyncSynced, Health: fleet.HealthCurrent}
 		switch {
 		case needsConfirmation:
-			left.Sync, left.Message = fleet.SyncHeld, "is no longer in the bundle; kept until its deletion is confirmed"
+			left.Sync, left.Reason, left.Message = fleet.SyncHeld, fleet.ReasonPruneHeld, "is no longer in the bundle; kept until its deletion is confirmed"
 			if s.Observed.Sync == fleet.SyncSynced {
-				s.Observed.Sync = fleet.SyncOutOfSync
+				s.Observed.Sync, s.Observed.Reason = fleet.SyncOutOfSync, fleet.ReasonPruneHeld
 			}
-		case reason == "":
-			left.Sync, left.Message = fleet.SyncSyncing, "is no longer in the bundle; kept for now"
+		case why.IsZero():
+			left.Sync, left.Reason, left.Message = fleet.SyncSyncing, e.waitReason(), "is no longer in the bundle; kept for now"
 			if s.Observed.Sync == fleet.SyncSynced || s.Observed.Sync == fleet.SyncOutOfSync {
-				s.Observed.Sync = fleet.SyncSyncing
+				s.Observed.Sync, s.Observed.Reason = fleet.SyncSyncing, left.Reason
 			}
 		default:
-			left.Message = "is no longer in the bundle; kept: " + reason
+			left.Reason, left.Message = why.Reason, "is no longer in the bundle; kept: "+why.Message
 		}
 		s.Objects = append(s.Objects, left)
 		if o, ok := e.cluster.objects[key]; ok && d.State.HoldPrune && inv.keptAt[key] != d.State.Version {
@@ -261,26 +259,47 @@ func (e *fakeEngine) prune(d engine.Desired, inv *inventory, wanted map[objectKe
 	}
 }
 
-// refusal returns reason a target may not apply an object, or "".
-func (e *fakeEngine) refusal(d engine.Desired, key objectKey) string {
+// pruneGuard returns why nothing may be pruned; zero when objects may be pruned.
+func pruneGuard(policy fleet.Policy, desired int, failed bool) fleet.Cause {
+	switch {
+	case desired == 0 && !policy.AllowEmpty:
+		return fleet.Cause{Reason: fleet.ReasonBundleEmpty, Message: "the bundle is empty and allowEmpty is not set"}
+	case failed:
+		return fleet.Cause{Reason: fleet.ReasonPruneBlocked, Message: "nothing is pruned while objects fail to apply"}
+	case !policy.Prune:
+		return fleet.Cause{Reason: fleet.ReasonPruneDisabled, Message: "pruning is disabled for this deployment"}
+	}
+	return fleet.Cause{}
+}
+
+// waitReason returns why an object that may be deleted is kept for now.
+func (e *fakeEngine) waitReason() fleet.Reason {
+	if e.pending {
+		return fleet.ReasonWaitingForDeployments
+	}
+	return fleet.ReasonHandOverPending
+}
+
+// refusal returns why a target may not apply an object; zero when it may.
+func (e *fakeEngine) refusal(d engine.Desired, key objectKey) fleet.Cause {
 	o, ok := e.cluster.objects[key]
 	deployment := d.Tenant + "/" + d.Deployment
 	switch {
 	case !ok || o.Target == d.Target:
-		return ""
+		return fleet.Cause{}
 	case o.Target != "":
 		holder, known := e.desired[o.Target]
 		if known && !desires(holder, key) {
-			return "" // the other target no longer desires it
+			return fleet.Cause{} // the other target no longer desires it
 		}
 		if !known && o.Deployment == deployment && e.cluster.inventories[o.Target] != nil {
-			return "" // left by a target of this deployment that the engine has not received
+			return fleet.Cause{} // left by a target of this deployment that the engine has not received
 		}
-		return fmt.Sprintf("belongs to another deployment (%s, target %s)", o.Deployment, o.Target)
+		return fleet.Cause{Reason: fleet.ReasonOwnedByOther, Message: fmt.Sprintf("belongs to another deployment (%s, target %s)", o.Deployment, o.Target)}
 	case o.Deployment == deployment || d.State.Policy.Adopt:
-		return ""
+		return fleet.Cause{}
 	}
-	return "exists and is not managed by this deployment; set adopt: true to take it over"
+	return fleet.Cause{Reason: fleet.ReasonNotAdopted, Message: "exists and is not managed by this deployment; set adopt: true to take it over"}
 }
 
 // desiredByOther reports whether a target other than id desires an object.

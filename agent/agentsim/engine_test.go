@@ -91,6 +91,7 @@ type testCase struct {
 	objects      string // with "?" after those without an owner
 	events       []string
 	sync         fleet.SyncState // of target a
+	why          fleet.Reason    // of target a; "" is not checked
 }
 
 // Actions other than a desired state.
@@ -157,7 +158,7 @@ func pruneCases(t *testing.T) []testCase {
 	}
 }
 
-// targetCases are about deleted and restored targets, and about several targets.
+// targetCases are about deleted targets, and about targets that are pending.
 func targetCases(t *testing.T) []testCase {
 	t.Helper()
 	return []testCase{
@@ -168,12 +169,12 @@ func targetCases(t *testing.T) []testCase {
 		},
 		{
 			name: "tombstone of nothing", reason: "a tombstone for an unknown target is acknowledged",
-			states: []engine.Desired{desired(t, "a", 2, "", tombstone)}, sync: fleet.SyncDeleted,
+			states: []engine.Desired{desired(t, "a", 2, "", tombstone)}, sync: fleet.SyncDeleted, why: fleet.ReasonNoInventory,
 		},
 		{
 			name: "waits", reason: "an object may belong to a pending target",
 			states:  []engine.Desired{desired(t, "a", 1, "x y"), pending, desired(t, "a", 2, "y")},
-			objects: "x y", sync: fleet.SyncSyncing,
+			objects: "x y", sync: fleet.SyncSyncing, why: fleet.ReasonWaitingForDeployments,
 		},
 		{
 			name: "continues", reason: "the prune continues when no target is pending",
@@ -185,10 +186,17 @@ func targetCases(t *testing.T) []testCase {
 			states:  []engine.Desired{desired(t, "a", 1, "x y"), pending, desired(t, "a", 2, "", tombstone), desired(t, "b", 1, "x"), settled},
 			objects: "x", events: []string{"deleted y"}, sync: fleet.SyncDeleted,
 		},
+	}
+}
+
+// limitCases are about deletions that have to be confirmed.
+func limitCases(t *testing.T) []testCase {
+	t.Helper()
+	return []testCase{
 		{
 			name: "too many", reason: "deletions above the limit have to be confirmed",
 			states:  []engine.Desired{desired(t, "a", 1, "x y z"), desired(t, "a", 2, "z", limited)},
-			objects: "x y z", sync: fleet.SyncOutOfSync,
+			objects: "x y z", sync: fleet.SyncOutOfSync, why: fleet.ReasonPruneHeld,
 		},
 		{
 			name: "few", reason: "deletions up to the limit are not held",
@@ -215,15 +223,22 @@ func targetCases(t *testing.T) []testCase {
 			},
 			objects: "y z", events: []string{"deleted x"}, sync: fleet.SyncSynced,
 		},
+	}
+}
+
+// ownerCases are about objects that several targets want, and about targets that are detached.
+func ownerCases(t *testing.T) []testCase {
+	t.Helper()
+	return []testCase{
 		{
 			name: "refuses", reason: "an object of another deployment is not adopted",
 			states:  []engine.Desired{desired(t, "b", 1, "x"), desired(t, "a", 1, "x y")},
-			objects: "x y", sync: fleet.SyncFailed,
+			objects: "x y", sync: fleet.SyncFailed, why: fleet.ReasonObjectsFailed,
 		},
 		{
 			name: "detached", reason: "detaching deletes nothing",
 			states:  []engine.Desired{desired(t, "a", 1, "x"), desired(t, "a", 2, "", detached)},
-			objects: "x?", events: []string{"detached x"}, sync: fleet.SyncDetached,
+			objects: "x?", events: []string{"detached x"}, sync: fleet.SyncDetached, why: fleet.ReasonDetached,
 		},
 		{
 			name: "attached again", reason: "a deployment adopts its detached objects that it desires again",
@@ -240,6 +255,13 @@ func targetCases(t *testing.T) []testCase {
 			states:  []engine.Desired{desired(t, "b", 1, "x"), {Target: "restart"}, desired(t, "a", 1, "x")},
 			objects: "x", sync: fleet.SyncFailed,
 		},
+	}
+}
+
+// supersedeCases are about several targets of one deployment, and about restored backups.
+func supersedeCases(t *testing.T) []testCase {
+	t.Helper()
+	return []testCase{
 		{
 			name: "supersedes", reason: "the newest target of a deployment is active, and deletes nothing of the other",
 			states:  []engine.Desired{desired(t, "a1", 1, "x y"), desired(t, "a", 1, "x"), desired(t, "a1", 1, "x y")},
@@ -248,7 +270,7 @@ func targetCases(t *testing.T) []testCase {
 		{
 			name: "superseded", reason: "the previous target reports it",
 			states:  []engine.Desired{desired(t, "a", 1, "x y"), desired(t, "a1", 1, "x")},
-			objects: "x y", sync: fleet.SyncRewound,
+			objects: "x y", sync: fleet.SyncRewound, why: fleet.ReasonRewound,
 		},
 		{
 			name: "active again", reason: "a newer state activates a target again",
@@ -265,7 +287,7 @@ func targetCases(t *testing.T) []testCase {
 
 func TestFakeEngineImplementsTheContract(t *testing.T) {
 	t.Parallel()
-	for _, tt := range slices.Concat(pruneCases(t), targetCases(t)) {
+	for _, tt := range slices.Concat(pruneCases(t), targetCases(t), limitCases(t), ownerCases(t), supersedeCases(t)) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			r := newTestCluster()
@@ -289,6 +311,16 @@ func TestFakeEngineImplementsTheContract(t *testing.T) {
 			}
 			if got := r.statuses["a"].Observed.Sync; got != tt.sync {
 				t.Errorf("%s: target a is %s (%s), want %s", tt.reason, got, r.statuses["a"].Observed.Message, tt.sync)
+			}
+			if got := r.statuses["a"].Observed.Reason; tt.why != "" && got != tt.why {
+				t.Errorf("%s: the reason of target a is %s, want %s", tt.reason, got, tt.why)
+			}
+			for id, s := range r.statuses {
+				for _, o := range append(s.Objects, fleet.ObjectStatus{Reason: s.Observed.Reason}) {
+					if _, listed := o.Reason.Info(); !listed {
+						t.Errorf("%s: an object of target %s has the reason %q, want one of the list", tt.reason, id, o.Reason)
+					}
+				}
 			}
 		})
 	}

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tellBytes tells what has gone over the open connections, whenever it is asked. The kernel counts:
-// it sees TLS and everything else that a connection costs.
+// tellBytes prints the traffic of the open connections on request. The kernel counts it, including TLS and all
+// overhead.
 func tellBytes(ctx context.Context) error {
 	asked := make(chan os.Signal, 1)
 	signal.Notify(asked, syscall.SIGUSR1)

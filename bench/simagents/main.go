@@ -1,9 +1,9 @@
-// Command simagents is a fleet of simulated agents for benchmarks: the real link each, applying in
-// memory. It prints, one per line and with times in nanoseconds since 1970:
+// Command simagents is a fleet of simulated agents for benchmarks: each with the real link, applying in memory.
+// It prints, one per line and with times in nanoseconds since 1970:
 //
 //	connected AGENTS CONNECTIONS TIME    when the number of connected agents, or of connections so far, changes
-//	applied AGENT TARGET DIGEST TIME     when an agent has taken up a bundle
-//	bytes RECEIVED SENT SOCKETS TIME     of the open connections, TLS included, when it gets SIGUSR1
+//	applied AGENT TARGET DIGEST TIME     when an agent has received a bundle
+//	bytes RECEIVED SENT SOCKETS TIME     of the open connections, including TLS, after SIGUSR1
 package main
 
 import (
@@ -37,7 +37,7 @@ func run() error {
 	flag.StringVar(&cfg.Address, "server-address", "", "grpc://host:port")
 	flag.StringVar(&cfg.CAFile, "ca-cert-file", "", "certificate of the server's CA")
 	tokens := flag.String("token-dir", "", "folder with a token per agent")
-	quiet := flag.Bool("quiet", false, "do not tell of what is applied")
+	quiet := flag.Bool("quiet", false, "do not print applied bundles")
 	sick := flag.Uint("sick", 0, "one target of this many cannot be applied (0: none)")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -71,7 +71,7 @@ func run() error {
 	return g.Wait()
 }
 
-// chosen picks one target of n, always the same.
+// chosen selects one target of n, deterministically.
 func chosen(target fleet.TargetID, n uint) bool {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(target)) // never fails
@@ -84,8 +84,8 @@ func reportSick(a *agentsim.Agent, target fleet.TargetID, d fleet.Desired) {
 	}, nil)
 }
 
-// tellConnected tells how many agents are connected whenever that changes. It looks at the metrics
-// that the agents share: their number does not matter then.
+// tellConnected prints the number of connected agents whenever it changes. It reads the shared metrics of the
+// agents, so its cost does not depend on their number.
 func tellConnected(ctx context.Context, metrics prometheus.Gatherer) error {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

@@ -64,7 +64,7 @@ func (a *agent) run(ctx context.Context) error {
 	return nil
 }
 
-// collect reads desired states until there is one for every target.
+// collect reads desired states until every target has one.
 func (a *agent) collect() error {
 	seen := map[fleet.TargetID]bool{}
 	for len(a.targets) < a.wants {
@@ -93,7 +93,7 @@ func (a *agent) collect() error {
 	return nil
 }
 
-// listen counts what the server confirms until the stream ends.
+// listen counts the confirmations of the server until the stream ends.
 func (a *agent) listen() error {
 	counted := int64(0)
 	for {
@@ -113,9 +113,9 @@ func (a *agent) listen() error {
 	}
 }
 
-// send sends statuses until ctx ends: first whole ones, then one object at a time. It keeps to the
-// window, as the real link does. One that has to wait for the window is of the time at which it was due:
-// the wait is part of how stale it is when it is seen.
+// send sends statuses until ctx ends: first complete ones, then one object at a time. It respects the window,
+// like the real link. A status that waits for the window has the time at which it was due: the wait is part of
+// its staleness.
 func (a *agent) send(ctx context.Context) error {
 	began, confirmed := time.Now(), int64(0)
 	for n := 0; ctx.Err() == nil; n++ {
@@ -128,7 +128,7 @@ func (a *agent) send(ctx context.Context) error {
 		}
 		made := time.Now()
 		if a.pace > 0 {
-			// One that is late sends at once, so that the pace is kept on the whole.
+			// A late one is sent immediately, so that the average pace is kept.
 			made = began.Add(time.Duration(float64(n) / a.pace * float64(time.Second)))
 			pause(ctx, time.Until(made))
 		}
@@ -144,7 +144,7 @@ func (a *agent) send(ctx context.Context) error {
 	return nil
 }
 
-// status is the n-th status of the storm. Its message says when it was made.
+// status returns the n-th status of the storm. Its message has its time.
 func (a *agent) status(d wire.Desired, n int, made time.Time) wire.Status {
 	round := n / len(a.targets)
 	s := wire.Status{Target: d.Target, Full: round == 0, Observed: fleet.Observed{

@@ -1,10 +1,10 @@
-// Command storm is a fleet of agents for benchmarks that report statuses as fast as their streams take
-// them. It speaks the protocol itself: the real link would coalesce what is measured here. It prints,
-// one per line and with times in nanoseconds since 1970:
+// Command storm is a fleet of agents for benchmarks that report statuses as fast as their streams allow. It
+// implements the protocol itself, because the real link would coalesce them. It prints, one per line and with
+// times in nanoseconds since 1970:
 //
-//	ready AGENTS TARGETS TIME   when all agents have their desired states; then the storm begins
+//	ready AGENTS TARGETS TIME   when all agents have their desired states; then the storm starts
 //	probe TIME                  whenever the first target of the first agent has a new status
-//	stored STATUSES TIME        how many statuses the server has confirmed so far, every 100 ms
+//	stored STATUSES TIME        number of statuses that the server has confirmed so far, every 100 ms
 package main
 
 import (
@@ -87,14 +87,14 @@ func trusting(caFile string) (credentials.TransportCredentials, error) {
 	return credentials.NewTLS(&tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}), nil
 }
 
-// weather is what the agents share.
+// weather has the shared state of the agents.
 type weather struct {
 	waiting sync.WaitGroup // agents that are not ready
 	begin   chan struct{}
 	stored  atomic.Int64
 }
 
-// tell begins the storm when all agents are ready, and tells how much of it has arrived.
+// tell starts the storm when all agents are ready, and prints the number of confirmed statuses.
 func (w *weather) tell(ctx context.Context, agents, targets int) error {
 	ready := make(chan struct{})
 	go func() {

@@ -48,9 +48,10 @@ func parseFlags(args []string, stdout, stderr io.Writer) (agent.Config, error) {
 	f.StringVar(&cfg.Kubeconfig, "kubeconfig", "", "kubeconfig of the cluster, for an agent that runs outside of it")
 	f.StringVar(&cfg.Listen, "listen", "127.0.0.1:0", "address for health checks and metrics")
 	f.StringVar(&cfg.Namespace, "namespace", defaultNamespace(), "namespace of the agent and its inventory; not shared with other agents")
+	f.StringVar(&cfg.ArgoCDNamespace, "argocd-namespace", "", "namespace of an Argo CD that fetches and applies (default: the agent applies by itself)")
 	f.StringVar(&cfg.Replica, "replica", defaultReplica(), "name of this replica, unique within the agent")
 	f.StringVar(&budget, "offline-budget", "28Mi", "size of the offline cache in Secrets of --namespace, for times without the server; 0 disables it")
-	f.StringVar(&cfg.PolicyFile, "policy-file", "", "policy of the cluster's owner, which the server cannot override; changes take effect at once; a file that does not exist at the start restricts nothing (see docs/applying.md)")
+	f.StringVar(&cfg.PolicyFile, "policy-file", "", "policy of the cluster's owner, which the server cannot override; changes take effect immediately; a file that does not exist at the start restricts nothing (see docs/applying.md)")
 	f.StringVar(&logFormat, "log-format", obs.FormatJSON, "json or text")
 	f.BoolVar(&showVersion, "version", false, "print the version and exit")
 	if err := f.Parse(args); err != nil {

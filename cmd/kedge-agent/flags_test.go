@@ -12,7 +12,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/version"
 )
 
-// The arguments of the enroll manifest are sufficient: names come from the environment of the pod.
+// The arguments of the enrollment manifest are sufficient: names come from the environment of the pod.
 // covers: C3
 func TestManifestArgumentsAreSufficient(t *testing.T) {
 	t.Setenv("POD_NAME", "kedge-agent-abc")

@@ -8,6 +8,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/spf13/pflag"
+
+	"github.com/kedge-dev/kedge/deploy/crds"
 	"github.com/kedge-dev/kedge/server"
 )
 
@@ -93,4 +96,20 @@ func writeFile(path string, write func(io.Writer) error) error {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
 	return os.Rename(f.Name(), path)
+}
+
+// parseDefinitions prints the definitions of the custom resources. It has no flags.
+func parseDefinitions(args []string, s streams) (command, error) {
+	if len(args) > 0 {
+		fmt.Fprint(s.out, "kedge-server crds prints the definitions of the custom resources, for kubectl apply --server-side -f -.\n")
+		return nil, pflag.ErrHelp
+	}
+	return func(context.Context) error {
+		manifest, err := crds.Manifest()
+		if err != nil {
+			return err
+		}
+		_, err = io.WriteString(s.out, manifest)
+		return err
+	}, nil
 }

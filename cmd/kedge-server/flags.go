@@ -35,11 +35,11 @@ func parse(args []string, s streams) (command, error) {
 		name, args = args[0], args[1:]
 	}
 	commands := map[string]func([]string, streams) (command, error){
-		"serve": parseServe, "migrate": parseMigrate, "backup": parseBackup, "restore": parseRestore, "new-key": parseNewKey,
+		"serve": parseServe, "migrate": parseMigrate, "backup": parseBackup, "restore": parseRestore, "new-key": parseNewKey, "crds": parseDefinitions,
 	}
 	read, ok := commands[name]
 	if !ok {
-		return nil, fmt.Errorf("unknown command %q: use serve (the default), migrate, backup, restore or new-key", name)
+		return nil, fmt.Errorf("unknown command %q: use serve (the default), migrate, backup, restore, new-key or crds", name)
 	}
 	return read(args, s)
 }
@@ -69,6 +69,8 @@ func parseServe(args []string, s streams) (command, error) {
 	gitFlags(f.FlagSet, &cfg.GitResources)
 	renderFlags(f.FlagSet, &cfg.Render)
 	oidcFlags(f.FlagSet, &cfg.OIDC)
+	f.StringVar(&cfg.Kubernetes.Kubeconfig, "kubeconfig", "", "serve the custom resources of the cluster in this kubeconfig file")
+	f.BoolVar(&cfg.Kubernetes.InCluster, "in-cluster", false, "serve the custom resources of the cluster in which the server runs")
 	f.StringArrayVar(&cfg.TrustedProxies, "trusted-proxy", nil, "address range of load balancers whose X-Forwarded-For is trusted, such as 10.0.0.0/8 (repeatable)")
 	f.Float64Var(&cfg.APIRate, "api-rate", 200, "limit of requests per second of each API token, with bursts of twice that")
 	f.DurationVar(&cfg.Lease, "lease", 30*time.Second, "how long an agent may be silent before it counts as disconnected")
@@ -108,7 +110,7 @@ func newFlags(name, does string, s streams) *flags {
 	f.Usage = func() {
 		fmt.Fprintf(s.out, "kedge-server %s %s.\n\nFlags:\n%s", name, does, f.FlagUsages())
 		if name == "serve" {
-			fmt.Fprint(s.out, "\nOther commands: migrate, backup, restore, new-key. Use --help with a command for its flags.\n")
+			fmt.Fprint(s.out, "\nOther commands: migrate, backup, restore, new-key, crds. Use --help with a command for its flags.\n")
 		}
 	}
 	f.StringVar(&f.db.DataDir, "data-dir", defaultDataDir(), "folder of the SQLite database, the keys and the Git mirrors")

@@ -18,8 +18,8 @@ func main() {
 		os.Exit(child.Main(os.Args, libraries.Renderers()))
 	}
 	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // nohup keeps its word
-		signals = append(signals, syscall.SIGHUP) // a closed terminal cleans up too
+	if !signal.Ignored(syscall.SIGHUP) { // do not override nohup
+		signals = append(signals, syscall.SIGHUP) // clean up after a closed terminal too
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	code := cli.Run(ctx, os.Args[1:], cli.Options{

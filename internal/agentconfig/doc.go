@@ -1,10 +1,9 @@
-// Package agentconfig reads the files in Git that declare what one agent deploys: Kedge's own and
-// GitLab's. It is pure: text in, declarations out, or everything that is wrong with the text, each
-// with the field and the line. It does not look into Git, knows no tenant, and decides nothing.
+// Package agentconfig parses the files in Git that declare the deployments of one agent, in Kedge's and in
+// GitLab's format. It is pure: it turns text into declarations, or into a list of all errors, each with field
+// and line. It does not read Git, does not know tenants, and makes no decisions.
 //
-// Both files are small and strict. An unknown key, a wrong type or a word that is none of those
-// allowed refuses the whole file: a mistyped "prune" that is ignored would do the opposite of what
-// its author wrote.
+// Both formats are strict. An unknown key, a wrong type, or a value outside its enumeration makes the whole
+// file invalid: ignoring a mistyped "prune" would do the opposite of what its author wrote.
 package agentconfig
 
 import (
@@ -16,54 +15,55 @@ import (
 )
 
 const (
-	// MaxSize is the size that a file may have, in bytes.
+	// MaxSize is the maximum size of a file in bytes.
 	MaxSize = 128 << 10
-	// maxProblems bounds what is said about one file.
+	// maxProblems limits the findings that are listed for one file.
 	maxProblems = 20
-	// maxDeployments bounds what one file declares: each costs a render, and all are written at once.
+	// maxDeployments limits the deployments of one file: each needs a render, and all are written in one
+	// transaction.
 	maxDeployments = 500
-	// maxNodes bounds what aliases can make of a small file.
+	// maxNodes limits the number of nodes after the expansion of aliases.
 	maxNodes = 100_000
-	// textPerNode is how many bytes of a repeated text count as one node more.
+	// textPerNode is the number of bytes of repeated text that count as one more node.
 	textPerNode = 32
 )
 
-// File is what a configuration file declares.
+// File is the content of a configuration file.
 type File struct {
 	Deployments []Deployment // in the order of the file
-	// Lists says that the file has a list of deployments, be it empty: what is not in it was left out on
-	// purpose. A file that says nothing has none.
+	// Lists is true if the file has a list of deployments, even an empty one. Only then are deployments that
+	// are not listed removed.
 	Lists bool
-	// Notices say what of the file has no effect.
+	// Notices name the parts of the file that have no effect.
 	Notices []fleet.ConfigFinding
 }
 
-// Deployment is one that a file declares for its agent.
+// Deployment is a deployment that a file declares for its agent.
 type Deployment struct {
-	// Name is unique in the file. It is an RFC 1123 label, or several with dots between them.
+	// Name is unique in the file. It is an RFC 1123 label, or several joined by dots.
 	Name   string
 	Labels map[string]string
-	// Project is how GitLab names the repository, a path or a number; "" means that Source names it.
+	// Project is the name of the repository in GitLab, a path or a number; "" means that Source has the URL.
 	Project string
-	// Source has no RepoURL when Project is set, and when it is the repository of the file itself.
+	// Source has no RepoURL if Project is set, or if the repository is the one of the file itself.
 	Source    fleet.Source
 	Namespace string
 	Policy    fleet.Policy
-	// Prune says that the objects are deleted when the file no longer declares the deployment.
+	// Prune deletes the objects when the file no longer declares the deployment.
 	Prune bool
 
 	at where
 }
 
-// where says which fields of a file a deployment was read from.
+// where locates the fields of a deployment in the file.
 type where struct {
 	field string            // such as "deployments[2]"
-	names map[string]string // of the fields of a fleet.Deployment below it, where they differ
-	lines map[string]int    // of every field of the file
+	names map[string]string // file names of fields of fleet.Deployment, where they differ
+	lines map[string]int    // by path of the field
 }
 
-// Finding is what is wrong with a field of the deployment, which is named as in the API, in the words
-// of the file.
+// Finding returns a finding about a field of the deployment. The field is named as in the API; the finding uses
+// the name in the file.
 func (d Deployment) Finding(field, message string) fleet.ConfigFinding {
 	if name, ok := d.at.names[field]; ok {
 		field = name
@@ -75,7 +75,7 @@ func (d Deployment) Finding(field, message string) fleet.ConfigFinding {
 	return fleet.ConfigFinding{Field: full, Line: d.at.line(full), Message: message}
 }
 
-// line is that of a field, or of the nearest one around it that the file has.
+// line returns the line of a field, or of the closest parent that the file contains.
 func (w where) line(field string) int {
 	for field != "" {
 		if line, ok := w.lines[field]; ok {
@@ -86,10 +86,10 @@ func (w where) line(field string) int {
 	return 0
 }
 
-// Error says everything that is wrong with a file, up to a bound. Nothing of it may be used.
+// Error lists the errors of a file, up to maxProblems. A file with errors must not be used.
 type Error struct {
 	Findings []fleet.ConfigFinding // in the order of the file
-	More     int                   // how many there are beside
+	More     int                   // number of findings that are not listed
 }
 
 func (e *Error) Error() string {
@@ -103,7 +103,8 @@ func (e *Error) Error() string {
 	return strings.Join(lines, "; ")
 }
 
-// Refuse makes an Error of findings, in the order of the file. There must be at least one.
+// Refuse returns an Error with the given findings, sorted by their position in the file. At least one is
+// required.
 func Refuse(findings []fleet.ConfigFinding) *Error {
 	slices.SortStableFunc(findings, func(a, b fleet.ConfigFinding) int { return a.Line - b.Line })
 	e := &Error{Findings: findings}

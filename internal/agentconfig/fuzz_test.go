@@ -7,8 +7,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/agentconfig"
 )
 
-// checkParsed holds for every text: a file is whole or refused with findings, and what it declares has
-// names that differ.
+// checkParsed checks an invariant: a file is either parsed completely or refused with findings, and its names
+// are unique.
 func checkParsed(t *testing.T, file agentconfig.File, err error) {
 	t.Helper()
 	if err != nil {
@@ -21,11 +21,11 @@ func checkParsed(t *testing.T, file agentconfig.File, err error) {
 	names := map[string]bool{}
 	for _, d := range file.Deployments {
 		if d.Name == "" || len(d.Name) > 100 || names[d.Name] {
-			t.Fatalf("got the name %q, want one that is there, short and no other's", d.Name)
+			t.Fatalf("got the name %q, want a non-empty, short, and unique name", d.Name)
 		}
 		names[d.Name] = true
 		if d.Policy.PruneOnDetach {
-			t.Fatal("a file asks for pruneOnDetach, want that it cannot")
+			t.Fatal("a file sets pruneOnDetach, want that it cannot")
 		}
 		_ = d.Finding("source.path", "wrong").String()
 	}

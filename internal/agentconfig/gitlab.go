@@ -9,14 +9,13 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// GitLabPath is where GitLab has the configuration of an agent.
+// GitLabPath is the path of an agent configuration in GitLab's format.
 func GitLabPath(agent string) string { return ".gitlab/agents/" + agent + "/config.yaml" }
 
-// MistakenGitLabPath is where an old article of GitLab's says it is, and where GitLab never looked.
+// MistakenGitLabPath is a path from an old GitLab article that GitLab itself never read.
 func MistakenGitLabPath(agent string) string { return ".gitlab/agent/" + agent + "/config.yaml" }
 
-// unusedSections are those of GitLab's that are about something else than deploying, with what they
-// are about.
+// unusedSections are the sections of GitLab's format that do not concern deployments, with their subject.
 var unusedSections = map[string]string{
 	"observability":       "the log level of GitLab's agent",
 	"ci_access":           "access of GitLab's CI jobs to the cluster",
@@ -29,11 +28,11 @@ var unusedSections = map[string]string{
 	"resource_management": "GitLab's managed resources",
 }
 
-// GitLab's own defaults of what ours differ in.
+// Defaults of GitLab that differ from Kedge's.
 const gitLabTimeout = 3600 * time.Second
 
-// ParseGitLab reads the file of GitLab's agent: every project of gitops.manifest_projects is a
-// deployment. What is wrong is an *Error; an empty file declares nothing.
+// ParseGitLab parses a file in GitLab's format: every project in gitops.manifest_projects is a deployment.
+// Errors are of type *Error. An empty file declares nothing.
 func ParseGitLab(data []byte) (File, error) {
 	p := &parser{}
 	root, ok := p.document(data)
@@ -54,7 +53,7 @@ func ParseGitLab(data []byte) (File, error) {
 	}
 	root.fields(known)
 	if p.exhausted() {
-		return File{}, p.result() // what was read of it is a part
+		return File{}, p.result() // the result is incomplete
 	}
 	return out, p.result()
 }
@@ -67,7 +66,7 @@ func readGitOps(v value, out *File) {
 	ids := map[string]string{}
 	v.fields(map[string]func(value){
 		"charts": func(v value) {
-			out.notice(v, "is not used: declare charts in a file of Kedge's own")
+			out.notice(v, "is not used: declare charts in a file in Kedge's format")
 		},
 		"manifest_projects": func(v value) {
 			out.Lists = true
@@ -80,7 +79,7 @@ func readGitOps(v value, out *File) {
 				}
 				d := readProject(item)
 				if before, ok := ids[d.Name]; ok {
-					item.problem("the project is named by %s already: GitLab allows each once", before)
+					item.problem("%s already names the project: GitLab allows each project once", before)
 				}
 				ids[d.Name] = item.path
 				out.Deployments = append(out.Deployments, d)
@@ -89,14 +88,13 @@ func readGitOps(v value, out *File) {
 	})
 }
 
-// gitLabNames are the fields of a deployment as GitLab calls them.
+// gitLabNames maps field names of the API to field names of GitLab.
 var gitLabNames = map[string]string{
 	"source.repoURL": "id", "source.revision": "ref", "source.globs": "paths", "source.path": "paths", "namespace": "default_namespace",
 	"policy.pruneTimeout": "prune_timeout", "policy.readyTimeout": "reconcile_timeout", "name": "id",
 }
 
-// readProject makes a deployment of a project as GitLab would have applied it, as far as the two agree:
-// its defaults, not ours.
+// readProject converts a project to a deployment with GitLab's defaults instead of Kedge's.
 func readProject(v value) Deployment {
 	d := Deployment{
 		Namespace: "default",
@@ -121,7 +119,7 @@ func readProject(v value) Deployment {
 	})
 	d.Name = ProjectName(d.Project)
 	d.Policy.DryRun = dryRun == "client" || dryRun == "server"
-	// What another tool or deployment owns is never taken over, whatever the policy.
+	// Objects of another tool or deployment are never taken over, independent of the policy.
 	d.Policy.Adopt = inventory == "adopt_if_no_inventory" || inventory == "adopt_all"
 	switch propagation {
 	case "background":
@@ -138,7 +136,7 @@ var (
 	fullCommit    = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64})$`)
 )
 
-// CheckProject says what is wrong with the name of a project; "" when nothing is.
+// CheckProject returns the error in the name of a project, or "".
 func CheckProject(id string) string {
 	if len(id) > 255 || !projectPath.MatchString(id) && !projectNumber.MatchString(id) {
 		return "is neither the path of a project, such as group/app, nor its number"
@@ -158,8 +156,8 @@ func readID(to *string) func(value) {
 	}
 }
 
-// readRef reads at most one of branch, tag and commit. Names of branches and tags are made full, so that
-// neither is taken for the other.
+// readRef reads at most one of branch, tag, and commit. It expands branches and tags to full ref names, so that
+// they cannot be confused.
 func readRef(to *string) func(value) {
 	return func(v value) {
 		var branch, tag, commit string
@@ -172,7 +170,7 @@ func readRef(to *string) func(value) {
 		}
 		switch {
 		case given > 1:
-			v.problem("gives more than one of branch, tag and commit: keep one")
+			v.problem("has more than one of branch, tag, and commit: keep one")
 		case branch != "":
 			*to = "refs/heads/" + branch
 		case tag != "":
@@ -182,7 +180,7 @@ func readRef(to *string) func(value) {
 		case commit != "":
 			*to = commit
 		case v.node.Kind == yaml.MappingNode && len(v.node.Content) == 0:
-			v.problem("names no branch, tag or commit")
+			v.problem("has no branch, tag, or commit")
 		}
 	}
 }

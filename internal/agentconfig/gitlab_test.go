@@ -10,7 +10,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// blogFile is the file of GitLab's own introduction to its agent, word for word.
+// blogFile is the example from GitLab's introduction to its agent, unchanged.
 const blogFile = `gitops:
   manifest_projects:
   - id: "mygroup/mysub/myproject"
@@ -81,27 +81,27 @@ func TestGitLabFileIsRefusedByField(t *testing.T) {
 		text   string
 		want   []string
 	}{
-		"empty":             {"absent and empty are defaults", "", nil},
-		"the blog's":        {"a user of GitLab moves over unchanged", blogFile, nil},
-		"empty gitops":      {"", "gitops:\n", nil},
-		"unknown section":   {"", "gitop: {}\n", []string{"line 1: gitop: is not known here; known are ci_access, cilium, container_scanning, flux, gitops, observability, remote_development, resource_management, starboard, user_access"}},
-		"unknown key":       {"", project("prunes: true"), []string{at + "prunes: is not known here; known are default_namespace, dry_run_strategy, id, inventory_policy, paths, prune, prune_propagation_policy, prune_timeout, reconcile_timeout, ref"}},
-		"wrong type":        {"", project("prune: 1"), []string{at + "prune: must be true or false, and is a number"}},
-		"yes is true":       {"GitLab's YAML is 1.1", project("prune: yes"), nil},
-		"bad word":          {"", project("inventory_policy: adopt"), []string{at + `inventory_policy: "adopt" is none of must_match, adopt_if_no_inventory, adopt_all`}},
-		"no word":           {"GitLab takes an empty word for the default", project(`dry_run_strategy: ""`), nil},
-		"two refs":          {"", project("ref: {branch: a, tag: b}"), []string{at + "ref: gives more than one of branch, tag and commit: keep one"}},
-		"empty branch":      {"", project("ref: {branch: ''}"), []string{at + "ref.branch: is empty"}},
-		"no ref in ref":     {"", project("ref: {}"), []string{at + "ref: names no branch, tag or commit"}},
-		"short commit":      {"it could not be fetched", project("ref: {commit: abc}"), []string{at + `ref.commit: "abc" is not the full name of a commit: 40 digits`}},
-		"empty glob":        {"", project("paths: [{glob: ''}]"), []string{at + "paths[0].glob: is empty"}},
-		"no glob":           {"", project("paths: [{}]"), []string{at + "paths[0]: has no glob"}},
-		"duration in hours": {"GitLab takes seconds only", project("prune_timeout: 1h"), []string{at + `prune_timeout: "1h" is not a duration in seconds, such as "3600s"`}},
-		"number for an id":  {"GitLab refuses it too", "gitops:\n  manifest_projects:\n  - id: 7\n", []string{"line 3: gitops.manifest_projects[0].id: must be text (put it into quotes), and is a number"}},
-		"URL for an id":     {"", "gitops:\n  manifest_projects:\n  - id: https://a/b\n", []string{`line 3: gitops.manifest_projects[0].id: "https://a/b" is neither the path of a project, such as group/app, nor its number`}},
-		"way out of a path": {"", "gitops:\n  manifest_projects:\n  - id: a/../b\n", []string{`line 3: gitops.manifest_projects[0].id: "a/../b" is neither the path of a project, such as group/app, nor its number`}},
+		"empty":                     {"absent and empty are defaults", "", nil},
+		"the blog's":                {"a user of GitLab moves over unchanged", blogFile, nil},
+		"empty gitops":              {"", "gitops:\n", nil},
+		"unknown section":           {"", "gitop: {}\n", []string{"line 1: gitop: is not a known key: use one of ci_access, cilium, container_scanning, flux, gitops, observability, remote_development, resource_management, starboard, user_access"}},
+		"unknown key":               {"", project("prunes: true"), []string{at + "prunes: is not a known key: use one of default_namespace, dry_run_strategy, id, inventory_policy, paths, prune, prune_propagation_policy, prune_timeout, reconcile_timeout, ref"}},
+		"wrong type":                {"", project("prune: 1"), []string{at + "prune: must be true or false, but is a number"}},
+		"yes is true":               {"GitLab's YAML is 1.1", project("prune: yes"), nil},
+		"bad word":                  {"", project("inventory_policy: adopt"), []string{at + `inventory_policy: "adopt" is not one of must_match, adopt_if_no_inventory, adopt_all`}},
+		"no word":                   {"GitLab uses the default for an empty value", project(`dry_run_strategy: ""`), nil},
+		"two refs":                  {"", project("ref: {branch: a, tag: b}"), []string{at + "ref: has more than one of branch, tag, and commit: keep one"}},
+		"empty branch":              {"", project("ref: {branch: ''}"), []string{at + "ref.branch: is empty"}},
+		"no ref in ref":             {"", project("ref: {}"), []string{at + "ref: has no branch, tag, or commit"}},
+		"short commit":              {"it could not be fetched", project("ref: {commit: abc}"), []string{at + `ref.commit: "abc" is not the full name of a commit: 40 digits`}},
+		"empty glob":                {"", project("paths: [{glob: ''}]"), []string{at + "paths[0].glob: is empty"}},
+		"no glob":                   {"", project("paths: [{}]"), []string{at + "paths[0]: has no glob"}},
+		"duration in hours":         {"GitLab accepts only seconds", project("prune_timeout: 1h"), []string{at + `prune_timeout: "1h" is not a duration in seconds, such as "3600s"`}},
+		"number for an id":          {"GitLab refuses it too", "gitops:\n  manifest_projects:\n  - id: 7\n", []string{"line 3: gitops.manifest_projects[0].id: must be text (put it into quotes), but is a number"}},
+		"URL for an id":             {"", "gitops:\n  manifest_projects:\n  - id: https://a/b\n", []string{`line 3: gitops.manifest_projects[0].id: "https://a/b" is neither the path of a project, such as group/app, nor its number`}},
+		"path that leaves its root": {"", "gitops:\n  manifest_projects:\n  - id: a/../b\n", []string{`line 3: gitops.manifest_projects[0].id: "a/../b" is neither the path of a project, such as group/app, nor its number`}},
 		"same project twice": {"GitLab refuses the file too", "gitops:\n  manifest_projects:\n  - id: a/b\n  - id: A/b\n", []string{
-			"line 4: gitops.manifest_projects[1]: the project is named by gitops.manifest_projects[0] already: GitLab allows each once"}},
+			"line 4: gitops.manifest_projects[1]: gitops.manifest_projects[0] already names the project: GitLab allows each project once"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -9,10 +9,10 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// KedgePath is where the configuration of an agent is.
+// KedgePath is the path of an agent configuration in Kedge's format.
 func KedgePath(agent string) string { return ".kedge/agents/" + agent + "/config.yaml" }
 
-// ParseKedge reads Kedge's own file. What is wrong is an *Error; an empty file declares nothing.
+// ParseKedge parses a file in Kedge's format. Errors are of type *Error. An empty file declares nothing.
 func ParseKedge(data []byte) (File, error) {
 	p := &parser{}
 	root, ok := p.document(data)
@@ -26,7 +26,7 @@ func ParseKedge(data []byte) (File, error) {
 			n := 1
 			number(&n)(v)
 			if n != 1 {
-				v.problem("is %d, and this server knows version 1", n)
+				v.problem("is %d, but this server supports version 1", n)
 			}
 		},
 		"deployments": func(v value) {
@@ -40,7 +40,7 @@ func ParseKedge(data []byte) (File, error) {
 				}
 				d := readDeployment(item)
 				if before := names[d.Name]; before != "" && d.Name != "" {
-					item.problem("the name %q is given to %s already", d.Name, before)
+					item.problem("the name %q is already used by %s", d.Name, before)
 				}
 				names[d.Name] = item.path
 				out.Deployments = append(out.Deployments, d)
@@ -48,7 +48,7 @@ func ParseKedge(data []byte) (File, error) {
 		},
 	})
 	if p.exhausted() {
-		return File{}, p.result() // what was read of it is a part
+		return File{}, p.result() // the result is incomplete
 	}
 	return out, p.result()
 }
@@ -104,7 +104,7 @@ func readHelm(to *fleet.Helm) func(value) {
 	}
 }
 
-// readValues takes values as people write them, as a mapping, and as the API does, as text.
+// readValues reads values as a mapping, which people write, or as text, which the API uses.
 func readValues(to *string) func(value) {
 	return func(v value) {
 		v, ok := v.resolve()
@@ -116,7 +116,7 @@ func readValues(to *string) func(value) {
 			return
 		}
 		if v.hasAlias(v.node) {
-			v.problem("aliases cannot be used in values: write them out")
+			v.problem("aliases are not allowed in values: write the values out")
 			return
 		}
 		raw, err := yaml.Marshal(v.node)
@@ -130,7 +130,7 @@ func readValues(to *string) func(value) {
 	}
 }
 
-// hasAlias reports whether there is an alias below a node, or more than may be looked at.
+// hasAlias reports whether a node contains an alias, or more nodes than the limit.
 func (v value) hasAlias(n *yaml.Node) bool {
 	return n.Kind == yaml.AliasNode || !v.p.spend(n, 0) || slices.ContainsFunc(n.Content, v.hasAlias)
 }

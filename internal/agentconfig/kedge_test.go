@@ -17,7 +17,7 @@ import (
 
 var sameFile = []cmp.Option{cmpopts.IgnoreUnexported(agentconfig.Deployment{}), cmpopts.EquateEmpty()}
 
-// refusals are what is wrong with a file, as users read it.
+// refusals are invalid files with their messages.
 func refusals(t *testing.T, err error) []string {
 	t.Helper()
 	if err == nil {
@@ -117,35 +117,35 @@ func TestKedgeFileIsRefusedByField(t *testing.T) {
 		want   []string
 	}{
 		"empty":         {"an empty file is the default", "", nil},
-		"comments only": {"so is one that says nothing", "# later\n", nil},
+		"comments only": {"so is one without content", "# later\n", nil},
 		"null":          {"so is null", "deployments:\n", nil},
 		"unknown key": {"a mistyped key must not be ignored", "deployments:\n- name: a\n  source: {pth: x}\n", []string{
-			"line 3: deployments[0].source.pth: is not known here; known are globs, helm, kind, path, repoURL, revision, variables"}},
+			"line 3: deployments[0].source.pth: is not a known key: use one of globs, helm, kind, path, repoURL, revision, variables"}},
 		"wrong type": {"", "deployments:\n- name: a\n  policy: {prune: \"true\"}\n", []string{
-			"line 3: deployments[0].policy.prune: must be true or false, and is text"}},
-		"number for text": {"a version that YAML takes for a number", "deployments:\n- name: a\n  source: {revision: 1.10}\n", []string{
-			"line 3: deployments[0].source.revision: must be text (put it into quotes), and is a number"}},
+			"line 3: deployments[0].policy.prune: must be true or false, but is text"}},
+		"number for text": {"a version that YAML parses as a number", "deployments:\n- name: a\n  source: {revision: 1.10}\n", []string{
+			"line 3: deployments[0].source.revision: must be text (put it into quotes), but is a number"}},
 		"bad word": {"", "deployments:\n- name: a\n  onRemove: delete\n", []string{
-			`line 3: deployments[0].onRemove: "delete" is none of keep, prune`}},
+			`line 3: deployments[0].onRemove: "delete" is not one of keep, prune`}},
 		"empty glob": {"", "deployments:\n- name: a\n  source: {globs: ['']}\n", []string{"line 3: deployments[0].source.globs[0]: is empty"}},
 		"no name":    {"", "deployments:\n- namespace: a\n", []string{"line 2: deployments[0].name: is missing: every deployment has a name"}},
-		"null name":  {"it says nothing, so it is missing", "deployments:\n- name:\n", []string{"line 2: deployments[0].name: is missing: every deployment has a name"}},
-		"alias without a name": {"what it names need not be a deployment", "deployments:\n- name: a\n  labels: &l {namespace: b}\n- *l\n", []string{
+		"null name":  {"an empty value counts as missing", "deployments:\n- name:\n", []string{"line 2: deployments[0].name: is missing: every deployment has a name"}},
+		"alias without a name": {"the value need not be a deployment", "deployments:\n- name: a\n  labels: &l {namespace: b}\n- *l\n", []string{
 			"line 3: deployments[1].name: is missing: every deployment has a name"}},
 		"bad name": {"names go into names of Kubernetes", "deployments:\n- name: A.b\n", []string{
 			`line 2: deployments[0].name: "A.b" is not a valid name: use at most 63 lower-case letters, digits and dashes, with a letter or digit at both ends`}},
-		"same name twice": {"", "deployments:\n- name: a\n- name: a\n", []string{`line 3: deployments[1]: the name "a" is given to deployments[0] already`}},
-		"key twice":       {"YAML libraries take the last one in silence", "version: 1\nversion: 1\n", []string{"line 2: version: is given twice"}},
-		"other version":   {"", "version: 2\n", []string{"line 1: version: is 2, and this server knows version 1"}},
-		"two documents":   {"", "version: 1\n---\nversion: 1\n", []string{"line 2: the file holds more than one document: keep one"}},
+		"same name twice": {"", "deployments:\n- name: a\n- name: a\n", []string{`line 3: deployments[1]: the name "a" is already used by deployments[0]`}},
+		"key twice":       {"YAML libraries silently use the last one", "version: 1\nversion: 1\n", []string{"line 2: version: is given twice"}},
+		"other version":   {"", "version: 2\n", []string{"line 1: version: is 2, but this server supports version 1"}},
+		"two documents":   {"", "version: 1\n---\nversion: 1\n", []string{"line 2: the file contains more than one document: keep one"}},
 		"not YAML":        {"", "a: [", []string{"line 1: the file is not YAML: did not find expected node content"}},
-		"a list":          {"", "- a\n", []string{"line 1: must be a mapping, and is a list"}},
-		"detach": {"the word of the API would mean another thing", "deployments:\n- name: a\n  policy: {pruneOnDetach: true}\n", []string{
+		"a list":          {"", "- a\n", []string{"line 1: must be a mapping, but is a list"}},
+		"detach": {"the API field would have another meaning", "deployments:\n- name: a\n  policy: {pruneOnDetach: true}\n", []string{
 			"line 3: deployments[0].policy.pruneOnDetach: has no meaning here: onRemove: prune, beside the policy, deletes the objects of a deployment that the file no longer lists"}},
-		"all of them": {"who mends a file wants to mend it once", "deployments:\n- name: a\n  x: 1\n- name: b\n  y: 1\n  namespace: 3\n", []string{
-			"line 3: deployments[0].x: is not known here; known are labels, name, namespace, onRemove, policy, source",
-			"line 5: deployments[1].y: is not known here; known are labels, name, namespace, onRemove, policy, source",
-			"line 6: deployments[1].namespace: must be text (put it into quotes), and is a number",
+		"all of them": {"one attempt shows all errors", "deployments:\n- name: a\n  x: 1\n- name: b\n  y: 1\n  namespace: 3\n", []string{
+			"line 3: deployments[0].x: is not a known key: use one of labels, name, namespace, onRemove, policy, source",
+			"line 5: deployments[1].y: is not a known key: use one of labels, name, namespace, onRemove, policy, source",
+			"line 6: deployments[1].namespace: must be text (put it into quotes), but is a number",
 		}},
 		"too big": {"", "#" + strings.Repeat("x", agentconfig.MaxSize), []string{"the file has 131073 bytes, and 131072 are allowed"}},
 	}
@@ -196,10 +196,10 @@ func TestAnchorsAreUnderstood(t *testing.T) {
 	}
 }
 
-// An alias may stand for very much, and for itself.
-// It is not parallel: it measures what is allocated, and what others allocate would count.
+// An alias may expand to very many nodes, or to itself. The test is not parallel because it measures
+// allocations, and those of other tests would count.
 func TestAliasesAreBounded(t *testing.T) {
-	const tooMuch = "says more than 100000 things"
+	const tooMuch = "has more than 100000 values"
 	big := strings.Repeat("v", 60<<10)
 	tests := map[string]struct {
 		reason string
@@ -209,14 +209,14 @@ func TestAliasesAreBounded(t *testing.T) {
 		"wide":              {"a list that others repeat", "deployments: &d0 [{name: x, policy: {ignore: &i [" + strings.Repeat("a,", 1000) + "]}}," + strings.Repeat("{name: y, policy: {ignore: *i}},", 400) + "]\n", tooMuch},
 		"a circle":          {"", "&a\n<<: *a\n", "at most 8 levels deep"},
 		"a circle of lists": {"", "deployments: &a [*a]\n", "must be a mapping"},
-		"keys given twice":  {"each merge would report every key anew", mergeBomb(strings.Repeat("x,", 30_000), 20_000), tooMuch},
-		"keys of no type":   {"so would those that are not text", mergeBomb(strings.Repeat("1,", 30_000), 20_000), tooMuch},
-		"merged keys":       {"each merge looks at every key anew", mergeBomb(distinctKeys(10_000), 20_000), tooMuch},
+		"keys given twice":  {"each merge would report each key again", mergeBomb(strings.Repeat("x,", 30_000), 20_000), tooMuch},
+		"keys of no type":   {"so would keys that are not text", mergeBomb(strings.Repeat("1,", 30_000), 20_000), tooMuch},
+		"merged keys":       {"each merge visits each key again", mergeBomb(distinctKeys(10_000), 20_000), tooMuch},
 		"merges of merges":  {"a hundred to the power of three", "a: &a {}\n" + deepMerges(3), tooMuch},
-		"long keys":         {"where a field is costs what its key is long", "x: &l {? " + big + " : v}\ndeployments: [" + strings.Repeat("{labels: *l},", 450) + "]\n", tooMuch},
+		"long keys":         {"the path of a field is as long as its keys", "x: &l {? " + big + " : v}\ndeployments: [" + strings.Repeat("{labels: *l},", 450) + "]\n", tooMuch},
 		"values":            {"values are written out for each deployment", "x: &v {" + strings.Repeat("a: 1,", 10_000) + "}\n" + sameValues(450), tooMuch},
-		"long values":       {"and are as long as they are", "x: &v {a: " + big + "}\n" + sameValues(450), tooMuch},
-		"many mistakes":     {"what is not said is not kept", "x: &o " + big + "\ndeployments: [" + strings.Repeat("{onRemove: *o, source: {kind: *o}, policy: {drift: *o, propagation: *o, pruneTimeout: *o, readyTimeout: *o}},", 450) + "]\n", "is not known here"},
+		"long values":       {"and values are long", "x: &v {a: " + big + "}\n" + sameValues(450), tooMuch},
+		"many mistakes":     {"findings that are not listed are not kept", "x: &o " + big + "\ndeployments: [" + strings.Repeat("{onRemove: *o, source: {kind: *o}, policy: {drift: *o, propagation: *o, pruneTimeout: *o, readyTimeout: *o}},", 450) + "]\n", "is not a known key"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -264,7 +264,7 @@ func sameValues(n int) string {
 	return "deployments: [" + strings.Repeat("{source: {helm: {values: *v}}},", n) + "]\n"
 }
 
-// errWithin ends the test when f does not end in time.
+// errWithin fails the test if f does not return in time.
 func errWithin(t *testing.T, limit time.Duration, f func() error) error {
 	t.Helper()
 	done := make(chan error, 1)
@@ -273,7 +273,7 @@ func errWithin(t *testing.T, limit time.Duration, f func() error) error {
 	case err := <-done:
 		return err
 	case <-time.After(limit):
-		t.Fatalf("it has not ended after %v", limit)
+		t.Fatalf("parsing has not ended after %v", limit)
 		return nil
 	}
 }

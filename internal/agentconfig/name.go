@@ -7,20 +7,20 @@ import (
 )
 
 const (
-	// ownProject is the name of the deployment of the repository that the file itself is in.
+	// ownProject is the name of the deployment for the repository of the file itself.
 	ownProject = "config-project"
-	// maxProjectName leaves room for the agent's name before it.
+	// maxProjectName leaves space for the agent name in front of it.
 	maxProjectName = 100
 )
 
-// ProjectName is the name of the deployment that a project of GitLab's becomes: group/app is group.app.
-// Different projects have different names, and a project has the same whatever else a file lists, so that
-// nothing changes its name because another one is added.
+// ProjectName returns the name of the deployment for a GitLab project: group/app becomes group.app. Different
+// projects have different names. The name does not depend on the other projects of the file, so adding a
+// project renames no deployment.
 func ProjectName(id string) string {
 	if id == "" {
 		return ownProject
 	}
-	// GitLab does not tell paths apart by case.
+	// Paths in GitLab are not case-sensitive.
 	id = strings.ToLower(id)
 	name := strings.Map(func(r rune) rune {
 		switch {
@@ -41,7 +41,7 @@ func ProjectName(id string) string {
 	if exact && len(name) <= maxProjectName {
 		return name
 	}
-	// What was lost is said by a hash.
+	// A hash keeps names different after characters were replaced.
 	sum := sha256.Sum256([]byte(id))
 	parts := strings.Split(name, ".")
 	for i, part := range parts {

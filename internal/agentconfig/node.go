@@ -15,16 +15,16 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// parser walks one document and collects what is wrong with it.
+// parser walks one document and collects its errors.
 type parser struct {
 	problems []fleet.ConfigFinding
-	more     int // problems beside those
+	more     int // findings that are not listed
 	lines    map[string]int
-	nodes    int                 // that were looked at, through aliases too
-	reported map[*yaml.Node]bool // keys that were: aliases lead to them again and again
+	nodes    int                 // nodes visited, including those reached through aliases
+	reported map[*yaml.Node]bool // keys that are reported already; aliases can lead to them repeatedly
 }
 
-// value is one place in the document.
+// value is one node of the document, with its path.
 type value struct {
 	p    *parser
 	node *yaml.Node
@@ -33,7 +33,7 @@ type value struct {
 
 func (p *parser) problem(field string, line int, format string, args ...any) {
 	switch {
-	case p.exhausted(): // which says it all
+	case p.exhausted(): // the error about the limit is sufficient
 		return
 	case len(p.problems) == maxProblems:
 		p.more++
@@ -53,8 +53,8 @@ func (p *parser) result() error {
 
 func (p *parser) exhausted() bool { return p.nodes > maxNodes }
 
-// spend counts what a node costs, or makes of the file by being repeated; false when that is too much.
-// Then nothing else is said about the file: what is known of it by then is a part.
+// spend counts the cost of a node, including repetition through aliases. It returns false above the limit. Then
+// the file has only this error, because the result is incomplete.
 func (p *parser) spend(node *yaml.Node, text int) bool {
 	if p.exhausted() {
 		return false
@@ -62,19 +62,20 @@ func (p *parser) spend(node *yaml.Node, text int) bool {
 	nodes := p.nodes + 1 + text/textPerNode
 	if nodes > maxNodes {
 		p.problems, p.more = nil, 0
-		p.problem("", node.Line, "the file says more than %d things, each counted as often as aliases and << repeat it, and long texts as several: let them repeat less", maxNodes)
+		p.problem("", node.Line, "the file has more than %d values, counting each repetition by aliases and << and counting long texts several times: reduce the repetition", maxNodes)
 	}
 	p.nodes = nodes
 	return !p.exhausted()
 }
 
-// document returns the only document of a file; false when there is none, which is no mistake, or when
-// it cannot be read.
+// document returns the only document of a file. It returns false for an empty file, which is not an error, and
+// for an unreadable file.
 func (p *parser) document(data []byte) (root value, ok bool) {
 	defer func() {
-		// The parser is not ours, and what it trips over is in Git: it would be there again after a restart.
+		// A panic of the third-party parser must not stop the server: the file would still be in Git after a
+		// restart.
 		if recover() != nil {
-			p.problem("", 0, "the file is not YAML: the parser gave up on it")
+			p.problem("", 0, "the file is not YAML: the parser failed")
 			ok = false
 		}
 	}()
@@ -94,7 +95,7 @@ func (p *parser) document(data []byte) (root value, ok bool) {
 	}
 	switch err := decoder.Decode(&second); {
 	case err == nil && !isNull(&second):
-		p.problem("", second.Line, "the file holds more than one document: keep one")
+		p.problem("", second.Line, "the file contains more than one document: keep one")
 		return value{}, false
 	case err != nil && !errors.Is(err, io.EOF):
 		p.syntax(err)
@@ -111,12 +112,12 @@ var syntaxLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
 func (p *parser) syntax(err error) {
 	line := 0
 	if m := syntaxLine.FindStringSubmatch(err.Error()); m != nil {
-		line, _ = strconv.Atoi(m[1]) // 0 when it names none
+		line, _ = strconv.Atoi(m[1]) // 0 if there is none
 	}
 	p.problem("", line, "the file is not YAML: %s", syntaxLine.ReplaceAllString(err.Error(), ""))
 }
 
-// isNull reports whether a document or value is there and says nothing.
+// isNull reports whether a document or value is present but null.
 func isNull(n *yaml.Node) bool {
 	if n.Kind == yaml.DocumentNode {
 		return len(n.Content) == 0 || isNull(n.Content[0])
@@ -124,7 +125,7 @@ func isNull(n *yaml.Node) bool {
 	return n.Kind == 0 || n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null"
 }
 
-// resolve follows aliases, and counts: a few bytes of them can stand for very much.
+// resolve follows aliases and counts them: a few bytes of aliases can expand to very many nodes.
 func (v value) resolve() (value, bool) {
 	for v.node.Kind == yaml.AliasNode {
 		if !v.p.spend(v.node, 0) {
@@ -138,7 +139,7 @@ func (v value) resolve() (value, bool) {
 func (v value) problem(format string, args ...any) { v.p.problem(v.path, v.node.Line, format, args...) }
 
 func (v value) wrongType(want string) {
-	v.problem("must be %s, and is %s", want, typeOf(v.node))
+	v.problem("must be %s, but is %s", want, typeOf(v.node))
 }
 
 func typeOf(n *yaml.Node) string {
@@ -162,7 +163,7 @@ func typeOf(n *yaml.Node) string {
 	}
 }
 
-// mapping calls read for every entry of a mapping. Keys that are given twice are mistakes.
+// mapping calls read for every entry of a mapping. Duplicate keys are errors.
 func (v value) mapping(read func(key string, child value)) {
 	v, ok := v.resolve()
 	if !ok {
@@ -182,14 +183,14 @@ func (v value) mapping(read func(key string, child value)) {
 	}
 }
 
-// fields calls the reader of each key that is given. Keys without a reader are mistakes.
+// fields calls the reader of each key that is present. Keys without a reader are errors.
 func (v value) fields(known map[string]func(value)) {
 	v.mapping(func(key string, child value) {
 		read, ok := known[key]
 		switch {
 		case !ok:
-			v.p.problem(child.path, v.p.lines[child.path], "is not known here; known are %s", strings.Join(slices.Sorted(maps.Keys(known)), ", "))
-		case isNull(child.node): // says nothing: the default holds
+			v.p.problem(child.path, v.p.lines[child.path], "is not a known key: use one of %s", strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		case isNull(child.node): // null: the default applies
 		default:
 			read(child)
 		}
@@ -209,10 +210,10 @@ type entry struct {
 	value *yaml.Node
 }
 
-// maxMerges bounds how deep "<<" is followed: it may lead in circles.
+// maxMerges limits the depth of "<<", which can be circular.
 const maxMerges = 8
 
-// entries are the keys of a mapping, those that "<<" brings in after its own.
+// entries returns the keys of a mapping: its own keys first, then those merged with "<<".
 func (v value) entries(taken map[string]bool, depth int) []entry {
 	if taken == nil {
 		taken = map[string]bool{}
@@ -229,7 +230,7 @@ func (v value) entries(taken map[string]bool, depth int) []entry {
 		case key.ShortTag() == "!!merge":
 			merges = append(merges, val)
 		case key.Kind != yaml.ScalarNode || key.ShortTag() != "!!str":
-			v.p.badKey(key, v.path, "a key must be text, and is %s", typeOf(key))
+			v.p.badKey(key, v.path, "a key must be text, but is %s", typeOf(key))
 		case own[key.Value]:
 			v.p.badKey(key, join(v.path, key.Value), "is given twice")
 		default:
@@ -246,7 +247,7 @@ func (v value) entries(taken map[string]bool, depth int) []entry {
 	return out
 }
 
-// badKey reports a key once, however many aliases lead to it.
+// badKey reports a key once, even if several aliases lead to it.
 func (p *parser) badKey(key *yaml.Node, field, format string, args ...any) {
 	if !p.reported[key] {
 		p.reported[key] = true

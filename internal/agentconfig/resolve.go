@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// ErrNoHost says that a path of a project cannot be resolved against the URL of a repository.
-var ErrNoHost = errors.New("the URL of the configuration repository names no host")
+// ErrNoHost is returned if the path of a project cannot be resolved because the repository URL has no host.
+var ErrNoHost = errors.New("the URL of the configuration repository has no host")
 
-// ProjectURL is where the project at a path is, on the host of a repository. It is written as that
-// repository's own URL is: with .git at the end or without.
+// ProjectURL returns the URL of a project on the host of a repository. Like the URL of that repository, it ends
+// with .git or does not.
 func ProjectURL(repository, path string) (string, error) {
 	suffix := ""
 	if strings.HasSuffix(repository, ".git") {

@@ -30,7 +30,7 @@ func (v value) items(read func(i int, item value)) {
 	}
 }
 
-// scalar is the text of a value of a type.
+// scalar returns the text of a value of the given type.
 func (v value) scalar(want, tag string) (string, bool) {
 	v, ok := v.resolve()
 	if !ok {
@@ -46,7 +46,7 @@ func (v value) scalar(want, tag string) (string, bool) {
 	return v.node.Value, true
 }
 
-// text reads a text that may be empty into to.
+// text reads a text into to. It may be empty.
 func text(to *string) func(value) {
 	return func(v value) {
 		if s, ok := v.scalar("text", "!!str"); ok {
@@ -55,7 +55,7 @@ func text(to *string) func(value) {
 	}
 }
 
-// word reads a text that says something.
+// word reads a text that is not empty.
 func word(to *string) func(value) {
 	return func(v value) {
 		s, ok := v.scalar("text", "!!str")
@@ -67,7 +67,7 @@ func word(to *string) func(value) {
 	}
 }
 
-// oneOf reads one of some words.
+// oneOf reads one of the allowed words.
 func oneOf(to *string, allowed ...string) func(value) {
 	return func(v value) {
 		s, ok := v.scalar("text", "!!str")
@@ -81,14 +81,14 @@ func oneOf(to *string, allowed ...string) func(value) {
 					shown = append(shown, a)
 				}
 			}
-			v.problem("%q is none of %s", s, strings.Join(shown, ", "))
+			v.problem("%q is not one of %s", s, strings.Join(shown, ", "))
 			return
 		}
 		*to = s
 	}
 }
 
-// truths are the words for booleans of YAML 1.1, which GitLab's parser knows.
+// truths are the booleans of YAML 1.1, which GitLab's parser accepts.
 var truths = map[string]bool{
 	"true": true, "yes": true, "on": true, "false": false, "no": false, "off": false,
 }
@@ -109,7 +109,7 @@ func boolean(to *bool) func(value) {
 	}
 }
 
-// number reads a whole number.
+// number reads an integer.
 func number(to *int) func(value) {
 	return func(v value) {
 		s, ok := v.scalar("a whole number", "!!int")
@@ -118,14 +118,14 @@ func number(to *int) func(value) {
 		}
 		n, err := strconv.Atoi(s)
 		if err != nil {
-			v.problem("%s is not a whole number of a usual size", s)
+			v.problem("%s is out of range", s)
 			return
 		}
 		*to = n
 	}
 }
 
-// words reads a list of texts that say something.
+// words reads a list of texts that are not empty.
 func words(to *[]string) func(value) {
 	return func(v value) {
 		v.items(func(_ int, item value) {
@@ -136,7 +136,7 @@ func words(to *[]string) func(value) {
 	}
 }
 
-// texts reads a mapping of texts.
+// texts reads a mapping from text to text.
 func texts(to *map[string]string) func(value) {
 	return func(v value) {
 		*to = map[string]string{}
@@ -148,7 +148,7 @@ func texts(to *map[string]string) func(value) {
 	}
 }
 
-// duration reads one as Go writes them.
+// duration reads a duration in Go's format.
 func duration(to *time.Duration) func(value) {
 	return func(v value) {
 		s, ok := v.scalar("a duration such as 90s or 5m", "!!str")
@@ -166,7 +166,7 @@ func duration(to *time.Duration) func(value) {
 
 var seconds = regexp.MustCompile(`^[0-9]{1,9}(\.[0-9]{1,3})?s$`)
 
-// secondsOnly reads a duration in the one form that GitLab takes.
+// secondsOnly reads a duration in the only format that GitLab accepts.
 func secondsOnly(to *time.Duration) func(value) {
 	return func(v value) {
 		s, ok := v.scalar(`a duration such as "3600s"`, "!!str")
@@ -177,6 +177,6 @@ func secondsOnly(to *time.Duration) func(value) {
 			v.problem(`%q is not a duration in seconds, such as "3600s"`, s)
 			return
 		}
-		*to, _ = time.ParseDuration(s) // matches, so it parses
+		*to, _ = time.ParseDuration(s) // it matches the pattern, so it parses
 	}
 }

@@ -5,7 +5,7 @@ package agentnames
 import "strconv"
 
 const (
-	// Lease is the Lease by which the replicas of an agent elect their leader.
+	// Lease is the Lease with which the replicas of an agent elect their leader.
 	Lease = "kedge-agent"
 	// Policy is the ConfigMap in which the owner of the cluster restricts the agent. The owner creates it;
 	// the agent reads it as a file and never writes it.
@@ -15,9 +15,28 @@ const (
 	// Slots is the number of Secrets of the offline cache. Their names are fixed, because RBAC can grant
 	// access to named Secrets without granting access to every Secret of the namespace.
 	Slots = 32
-	// SlotSize is the most bytes that one of them holds. The API server accepts 1 MiB.
+	// SlotSize is the maximum size of the data of one of them, in bytes. The API server accepts 1 MiB.
 	SlotSize = 900 << 10
+	// RepositorySecrets is the number of Secrets that an agent may have in the namespace of Argo CD, one for each private
+	// repository of a project. Their names are fixed, because the other Secrets in that namespace hold credentials of
+	// clusters.
+	RepositorySecrets = 100
 )
+
+// RepositorySecret returns the name of Secret n of a repository, from 0 to RepositorySecrets-1. Several agents may share an
+// Argo CD, so that the name contains the namespace of the agent.
+func RepositorySecret(agentNamespace string, n int) string {
+	return agentNamespace + "-repository-" + strconv.Itoa(n)
+}
+
+// RepositorySecretNames returns the names of all Secrets of repositories.
+func RepositorySecretNames(agentNamespace string) []string {
+	names := make([]string, RepositorySecrets)
+	for n := range names {
+		names[n] = RepositorySecret(agentNamespace, n)
+	}
+	return names
+}
 
 // Slot returns the name of Secret n of the offline cache; n is from 0 to Slots-1.
 func Slot(n int) string { return "kedge-offline-" + strconv.Itoa(n) }

@@ -5,18 +5,18 @@ import "time"
 // List is one page of a listing.
 type List[T any] struct {
 	Items []T `json:"items" nullable:"false"`
-	// Next is what to pass as "after" to read on; empty on the last page.
-	Next string `json:"next" doc:"Pass it as 'after' to read on; empty on the last page."`
-	// Previous is what to pass as "before", in a listing that goes both ways.
-	Previous string `json:"previous,omitempty" doc:"Of events: pass it as 'before' to read what was before; absent when that was all."`
+	// Next is the value of "after" for the next page; empty on the last page.
+	Next string `json:"next" doc:"Pass it as 'after' to read the next page; empty on the last page."`
+	// Previous is the value of "before" for the previous page, in listings that can be read backwards.
+	Previous string `json:"previous,omitempty" doc:"For events: pass it as 'before' to read older events; absent if there are none."`
 }
 
-// Whoami says how the server knows the caller.
+// Whoami describes the caller.
 type Whoami struct {
 	Name          string       `json:"name" doc:"Name of the token, or of the person who logged in."`
-	Role          string       `json:"role" doc:"fleet-admin, or the highest role in any tenant; empty when there is none."`
-	Session       bool         `json:"session" doc:"A person who logged in, not a token of its own."`
-	Tenants       []Membership `json:"tenants" nullable:"false" doc:"What the caller is where; empty for a fleet admin, who may do everything."`
+	Role          string       `json:"role" doc:"fleet-admin, or the highest role in any tenant; empty if the caller has none."`
+	Session       bool         `json:"session" doc:"True for a person who logged in, false for an API token."`
+	Tenants       []Membership `json:"tenants" nullable:"false" doc:"The roles of the caller in tenants; empty for a fleet admin, who may do everything."`
 	ServerVersion string       `json:"serverVersion"`
 }
 
@@ -26,60 +26,86 @@ type Membership struct {
 	Role   string `json:"role"`
 }
 
-// Agent is an identity that connects from a cluster, and how it is doing.
+// Agent is an identity that connects from a cluster, with its status.
 type Agent struct {
-	ID          string            `json:"id"`
-	Name        string            `json:"name"`
-	Labels      map[string]string `json:"labels,omitempty"`
-	Scope       string            `json:"scope" enum:"cluster,namespaced"`
-	Namespaces  []string          `json:"namespaces,omitempty" nullable:"false" doc:"Where it may work, when its scope is namespaced."`
-	Connected   bool              `json:"connected"`
-	LastSeenAt  time.Time         `json:"lastSeenAt,omitzero" doc:"Absent when it never connected."`
-	Spec        int64             `json:"spec" doc:"Rises with every edit; the number in the ETag."`
-	CreatedAt   time.Time         `json:"createdAt,omitzero"`
-	Targets     int               `json:"targets" doc:"How many deployments it carries."`
-	Warnings    []string          `json:"warnings,omitempty" nullable:"false"`
-	Connections []Connection      `json:"connections,omitempty" nullable:"false" doc:"One per replica."`
+	ID                    string            `json:"id"`
+	Name                  string            `json:"name"`
+	Labels                map[string]string `json:"labels,omitempty"`
+	Scope                 string            `json:"scope" enum:"cluster,namespaced"`
+	Namespaces            []string          `json:"namespaces,omitempty" nullable:"false" doc:"The namespaces that the agent may use; set if its scope is namespaced."`
+	EngineNamespace       string            `json:"engineNamespace,omitempty" doc:"Namespace of the Argo CD that applies for the agent; absent if the agent applies by itself."`
+	DeliverGitCredentials bool              `json:"deliverGitCredentials,omitempty" doc:"Whether the agent stores the credentials of private repositories in the namespace of Argo CD."`
+	Reason                string            `json:"reason" doc:"AgentConnected, AgentDisconnected or AgentNeverConnected."`
+	Conditions            []Condition       `json:"conditions" nullable:"false" doc:"Connected and, if its configuration file is not in force, ConfigReady."`
+	Connected             bool              `json:"connected"`
+	LastSeenAt            time.Time         `json:"lastSeenAt,omitzero" doc:"Absent if the agent never connected."`
+	SpecRevision          int64             `json:"specRevision" doc:"Rises with each edit; the number in the ETag."`
+	CreatedAt             time.Time         `json:"createdAt,omitzero"`
+	Targets               int               `json:"targets" doc:"Number of deployments on the agent."`
+	Warnings              []Cause           `json:"warnings,omitempty" nullable:"false" doc:"VersionSkew, SeveralClusters, EngineMismatch, TokenRotationFailed, or why its configuration file is not in force."`
+	Connections           []Connection      `json:"connections,omitempty" nullable:"false" doc:"One per replica."`
 }
 
 // Connection is one replica of an agent, as it last introduced itself.
 type Connection struct {
 	Replica     string    `json:"replica"`
-	Role        string    `json:"role" enum:"leader,standby" doc:"Which replica speaks for the agent: an agent without a leader is not connected."`
+	Role        string    `json:"role" enum:"leader,standby" doc:"The leader applies and reports. An agent without a connected leader counts as not connected."`
 	Version     string    `json:"version"`
 	KubeVersion string    `json:"kubeVersion,omitempty"`
-	ClusterUID  string    `json:"clusterUID,omitempty" doc:"UID of the namespace kube-system, where the agent may read it."`
+	ClusterUID  string    `json:"clusterUID,omitempty" doc:"UID of the namespace kube-system; absent if the agent may not read it."`
 	RemoteAddr  string    `json:"remoteAddr,omitempty"`
 	ConnectedAt time.Time `json:"connectedAt,omitzero"`
 	LastSeenAt  time.Time `json:"lastSeenAt,omitzero"`
 	Connected   bool      `json:"connected"`
 }
 
-// EnrollAgent asks for a new agent.
+// EnrollAgent is the request for a new agent.
 type EnrollAgent struct {
-	Name              string            `json:"name" doc:"An RFC 1123 label, unique in the tenant."`
-	Labels            map[string]string `json:"labels,omitempty"`
-	Namespaces        []string          `json:"namespaces,omitempty" nullable:"false" doc:"Limits the agent to these; none means the whole cluster."`
-	Image             string            `json:"image,omitempty" doc:"Image of the agent; needed unless the server has a default (--agent-image) or withoutDeployment is set."`
-	Replicas          int               `json:"replicas,omitempty" minimum:"0" maximum:"9" doc:"How many pods; one leads and the others wait to take over. 1 when absent."`
-	Token             string            `json:"token,omitempty" plain:"-" minLength:"1" maxLength:"512" doc:"A token of your own choice, to be put into the agent's Secret; weak ones are refused. The server makes one when absent."`
-	ConfigRepoURL     string            `json:"configRepoURL,omitempty" maxLength:"2048" doc:"Git repository that the configuration of the agent is in; none when absent."`
-	ServerAddress     string            `json:"serverAddress,omitempty" doc:"How the agent reaches the server, such as grpcs://host:port; the server knows a default."`
-	WithoutDeployment bool              `json:"withoutDeployment,omitempty" doc:"Leave the Deployment out of the manifest: the agent runs outside of its cluster."`
+	Name                  string            `json:"name" doc:"An RFC 1123 label, unique in the tenant."`
+	Labels                map[string]string `json:"labels,omitempty"`
+	Namespaces            []string          `json:"namespaces,omitempty" nullable:"false" doc:"Limits the agent to these namespaces; the whole cluster if absent."`
+	EngineNamespace       string            `json:"engineNamespace,omitempty" maxLength:"63" doc:"Namespace of an Argo CD in the cluster, which then fetches and applies the deployments of the agent. If absent, the agent applies them by itself."`
+	DeliverGitCredentials bool              `json:"deliverGitCredentials,omitempty" doc:"Sends the credentials of private repositories of the tenant to the agent, which stores them as Secrets in the namespace of Argo CD. Requires engineNamespace."`
+	Image                 string            `json:"image,omitempty" doc:"Image of the agent; required unless the server has a default (--agent-image) or withoutDeployment is set."`
+	Replicas              int               `json:"replicas,omitempty" minimum:"0" maximum:"9" doc:"Number of pods. One leads, the others are on standby. Default: 1."`
+	Token                 string            `json:"token,omitempty" plain:"-" minLength:"1" maxLength:"512" doc:"The token for the agent's Secret; weak tokens are refused. If absent, the server generates one."`
+	ConfigRepoURL         string            `json:"configRepoURL,omitempty" maxLength:"2048" doc:"Git repository with the configuration of the agent; none if absent."`
+	ServerAddress         string            `json:"serverAddress,omitempty" doc:"Address at which the agent reaches the server, such as grpcs://host:port. The server has a default."`
+	WithoutDeployment     bool              `json:"withoutDeployment,omitempty" doc:"Leave the Deployment out of the manifest, because the agent runs outside its cluster."`
 }
 
-// Enrollment is a new agent with its token and what to apply to its cluster. Token and manifest
-// are shown this once.
+// Enrollment is a new agent with its token and its manifest. Token and manifest are returned only once.
 type Enrollment struct {
 	Agent    Agent  `json:"agent"`
 	Token    string `json:"token"`
-	Manifest string `json:"manifest" doc:"YAML for kubectl apply -f -; holds the token."`
+	Manifest string `json:"manifest" doc:"YAML for kubectl apply -f -; contains the token."`
 }
 
-// UpdateAgent changes an agent; what is absent stays as it is.
+// UpdateAgent changes an agent. Absent fields do not change.
 type UpdateAgent struct {
-	Labels     map[string]string `json:"labels,omitzero" doc:"All labels from now on; {} removes them."`
-	Namespaces []string          `json:"namespaces,omitzero" nullable:"false" doc:"All namespaces from now on; [] lets the agent work in the whole cluster."`
+	Labels                map[string]string `json:"labels,omitzero" doc:"Replaces all labels; {} removes them."`
+	Namespaces            []string          `json:"namespaces,omitzero" nullable:"false" doc:"Replaces all namespaces; [] allows the whole cluster."`
+	EngineNamespace       *string           `json:"engineNamespace,omitempty" maxLength:"63" doc:"Namespace of Argo CD; empty if the agent applies by itself. It can change only while the agent has no deployments."`
+	DeliverGitCredentials *bool             `json:"deliverGitCredentials,omitempty" doc:"Whether the agent gets the credentials of private repositories. After a change, apply the manifest of the agent again."`
+}
+
+// AgentApplications are the Applications of Argo CD, in the namespace of the agent's engine, that the agent does not manage.
+type AgentApplications struct {
+	Items []AgentApplication `json:"items" nullable:"false" doc:"By name, at most 1000."`
+	Total int                `json:"total" doc:"Number of Applications; items has less if there are more than 1000."`
+}
+
+// AgentApplication is an Application of Argo CD that an agent lists and never changes.
+type AgentApplication struct {
+	Name      string `json:"name"`
+	Project   string `json:"project,omitempty"`
+	RepoURL   string `json:"repoURL,omitempty"`
+	Path      string `json:"path,omitempty" doc:"Folder in the repository, or the name of a chart."`
+	Revision  string `json:"revision,omitempty"`
+	Cluster   string `json:"cluster,omitempty" doc:"Name or URL of the destination."`
+	Namespace string `json:"namespace,omitempty"`
+	Sync      string `json:"sync,omitempty" doc:"In the words of Argo CD."`
+	Health    string `json:"health,omitempty" doc:"In the words of Argo CD."`
 }
 
 // AgentToken is a token of an agent, without the token itself.
@@ -88,42 +114,42 @@ type AgentToken struct {
 	Valid      bool      `json:"valid"`
 	CreatedAt  time.Time `json:"createdAt,omitzero"`
 	CreatedBy  string    `json:"createdBy,omitempty"`
-	LastUsedAt time.Time `json:"lastUsedAt,omitzero" doc:"To within minutes; absent when it never was used."`
+	LastUsedAt time.Time `json:"lastUsedAt,omitzero" doc:"Accurate to minutes; absent if the token was never used."`
 	RevokedAt  time.Time `json:"revokedAt,omitzero"`
 }
 
-// CreateAgentToken asks for another token of an agent.
+// CreateAgentToken is the request for another token of an agent.
 type CreateAgentToken struct {
-	Token string `json:"token,omitempty" plain:"-" minLength:"1" maxLength:"512" doc:"A token of your own choice; weak ones are refused. The server makes one when absent."`
+	Token string `json:"token,omitempty" plain:"-" minLength:"1" maxLength:"512" doc:"The token; weak tokens are refused. If absent, the server generates one."`
 }
 
-// NewAgentToken is an AgentToken with the token, which is shown this once.
+// NewAgentToken is an AgentToken with the token itself, which is returned only once.
 type NewAgentToken struct {
 	AgentToken
 	Token string `json:"token"`
 }
 
-// Environment is a named place to deploy to.
+// Environment is a named set of agents.
 type Environment struct {
-	ID          string            `json:"id"`
-	Name        string            `json:"name"`
-	Agents      []string          `json:"agents,omitempty" nullable:"false" doc:"Named as belonging to it."`
-	MatchLabels map[string]string `json:"matchLabels,omitempty"`
-	Selected    []string          `json:"selected,omitempty" nullable:"false" doc:"The agents that belong to it now, by name or by labels."`
-	Deployments int               `json:"deployments" doc:"How many deployments use it."`
-	Suspension  *Suspension       `json:"suspension,omitempty" doc:"Set while it is suspended."`
-	Spec        int64             `json:"spec" doc:"Rises with every edit; the number in the ETag."`
-	CreatedAt   time.Time         `json:"createdAt,omitzero"`
+	ID           string            `json:"id"`
+	Name         string            `json:"name"`
+	Agents       []string          `json:"agents,omitempty" nullable:"false" doc:"Names of agents that belong to it."`
+	MatchLabels  map[string]string `json:"matchLabels,omitempty"`
+	Selected     []string          `json:"selected,omitempty" nullable:"false" doc:"The agents that currently belong to it, by name or by labels."`
+	Deployments  int               `json:"deployments" doc:"Number of deployments that use it."`
+	Suspension   *Suspension       `json:"suspension,omitempty" doc:"Set while it is suspended."`
+	SpecRevision int64             `json:"specRevision" doc:"Rises with each edit; the number in the ETag."`
+	CreatedAt    time.Time         `json:"createdAt,omitzero"`
 }
 
-// UpdateEnvironment changes an environment; what is absent stays as it is.
+// UpdateEnvironment changes an environment. Absent fields do not change.
 type UpdateEnvironment struct {
-	Agents      []string          `json:"agents,omitzero" nullable:"false" doc:"All names from now on; [] names none."`
-	MatchLabels map[string]string `json:"matchLabels,omitzero" doc:"All labels from now on; {} asks for none."`
+	Agents      []string          `json:"agents,omitzero" nullable:"false" doc:"Replaces all names; [] removes them."`
+	MatchLabels map[string]string `json:"matchLabels,omitzero" doc:"Replaces all labels; {} removes them."`
 }
 
-// CreateEnvironment asks for a new environment. It names agents or gives labels, or both: every agent
-// of the tenant is in the environment "default" already.
+// CreateEnvironment is the request for a new environment. It needs agents, labels, or both: every agent of the
+// tenant already belongs to the environment "default".
 type CreateEnvironment struct {
 	Name        string            `json:"name" doc:"An RFC 1123 label, unique in the tenant."`
 	Agents      []string          `json:"agents,omitempty" nullable:"false" doc:"Names of agents that belong to it."`

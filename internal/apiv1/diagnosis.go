@@ -1,20 +1,20 @@
 package apiv1
 
-// Diagnosis is what is wrong in a tenant, or worth knowing.
+// Diagnosis lists the problems of a tenant, and notices.
 type Diagnosis struct {
-	Agents       int       `json:"agents" doc:"How many there are."`
-	Repositories int       `json:"repositories" doc:"How many there are."`
-	Deployments  int       `json:"deployments" doc:"How many there are."`
+	Agents       int       `json:"agents" doc:"Number of agents."`
+	Repositories int       `json:"repositories" doc:"Number of repositories."`
+	Deployments  int       `json:"deployments" doc:"Number of deployments."`
 	Findings     []Finding `json:"findings" nullable:"false"`
-	Truncated    bool      `json:"truncated,omitempty" doc:"There is more than is listed."`
+	Truncated    bool      `json:"truncated,omitempty" doc:"The list is incomplete."`
 }
 
-// Finding is something that is not as a user might expect.
+// Finding is a problem or a notice.
 type Finding struct {
 	Part     string `json:"part" enum:"fleet,agents,repositories,deployments"`
-	Severity string `json:"severity" enum:"problem,notice" doc:"A notice is what somebody has decided, such as a suspension."`
-	Reason   string `json:"reason" doc:"One of FleetFrozen, TenantSuspended, EnvironmentSuspended, NoAgent, NeverConnected, Disconnected, AgentWarning, ConfigNotLive, RepositoryUnreadable, RepositoryUnused, SourceInvalid, SyncFailed, Rewound, Unhealthy, Stale, Drifted, HeldBack, PrunesHeld."`
-	Subject  string `json:"subject,omitempty" doc:"Name of what it is about."`
+	Severity string `json:"severity" enum:"problem,notice" doc:"A notice is an intended state, such as a suspension."`
+	Reason   string `json:"reason" doc:"Identifies the finding in one word; see docs/reasons.md."`
+	Subject  string `json:"subject,omitempty" doc:"Name of the affected resource."`
 	Message  string `json:"message"`
-	Next     string `json:"next,omitempty" doc:"A command that tells more or mends it."`
+	Next     string `json:"next,omitempty" doc:"A command that shows details or fixes it."`
 }

@@ -1,46 +1,46 @@
 package apiv1
 
-// Diff is what differs between two revisions of a deployment. Values of Secrets are hidden.
+// Diff is the difference between two revisions of a deployment. Values of Secrets are hidden.
 type Diff struct {
 	From     DiffSide      `json:"from"`
 	To       DiffSide      `json:"to"`
-	Variants []VariantDiff `json:"variants" nullable:"false" doc:"One, without a name, for a deployment that does not vary."`
-	More     int           `json:"more,omitempty" doc:"Variants that were left off."`
+	Variants []VariantDiff `json:"variants" nullable:"false" doc:"A deployment without variants has one, without a name."`
+	More     int           `json:"more,omitempty" doc:"Number of variants that are not listed."`
 }
 
 // DiffSide is one of the two revisions.
 type DiffSide struct {
-	Name     string `json:"name" doc:"As it was asked for, or what stands for it."`
-	Revision int64  `json:"revision,omitempty" doc:"Number of a kept one."`
-	Commit   string `json:"commit,omitempty" doc:"Absent when clusters are told different ones."`
+	Name     string `json:"name" doc:"The requested name of the revision."`
+	Revision int64  `json:"revision,omitempty" doc:"Number of a kept revision."`
+	Commit   string `json:"commit,omitempty" doc:"Absent if clusters have different commits."`
 }
 
-// VariantDiff is what differs for the agents that share a variant.
+// VariantDiff is the difference for the agents that share a variant.
 type VariantDiff struct {
 	Variant   string       `json:"variant,omitempty"`
-	Agents    []string     `json:"agents,omitempty" doc:"The first of them."`
-	Count     int          `json:"count" doc:"How many agents share it."`
+	Agents    []string     `json:"agents,omitempty" doc:"The first agents."`
+	Count     int          `json:"count" doc:"Number of agents that share the variant."`
 	Added     int          `json:"added"`
 	Removed   int          `json:"removed"`
 	Changed   int          `json:"changed"`
 	Unchanged int          `json:"unchanged"`
 	Objects   []ObjectDiff `json:"objects" nullable:"false"`
-	Problem   string       `json:"problem,omitempty" doc:"Why it cannot be told: one of the sides does not render."`
+	Problem   string       `json:"problem,omitempty" doc:"Why there is no diff: one of the sides does not render."`
 	Notes     []string     `json:"notes,omitempty"`
 }
 
 // ObjectDiff is one object that differs.
 type ObjectDiff struct {
-	Object string      `json:"object" doc:"Such as Deployment.apps shop/web."`
+	Object string      `json:"object" doc:"For example, Deployment.apps shop/web."`
 	Change string      `json:"change" enum:"added,removed,changed"`
 	Fields []FieldDiff `json:"fields" nullable:"false"`
-	More   int         `json:"more,omitempty" doc:"Fields that differ as well and were left off."`
+	More   int         `json:"more,omitempty" doc:"Number of differing fields that are not listed."`
 }
 
 // FieldDiff is one field that differs.
 type FieldDiff struct {
-	Path   string `json:"path" doc:"Such as spec.template.spec.containers[web].image."`
+	Path   string `json:"path" doc:"For example, spec.template.spec.containers[web].image."`
 	Change string `json:"change" enum:"added,removed,changed"`
-	Old    string `json:"old,omitempty" doc:"As text: strings in quotes, long ones cut, secret ones hidden."`
+	Old    string `json:"old,omitempty" doc:"The value as text: strings in quotes, long values cut, secret values hidden."`
 	New    string `json:"new,omitempty"`
 }

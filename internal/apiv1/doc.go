@@ -1,7 +1,6 @@
-// Package apiv1 is the JSON of the REST door, /api/v1: what its server writes and its clients
-// read. It holds shapes only, with no behaviour beyond reading them for a person, and imports the
-// standard library only, so that a client needs nothing of the server.
+// Package apiv1 contains the JSON types of the REST API, /api/v1. It has types only, with no behavior beyond
+// formatting for people, and imports only the standard library, so that a client does not depend on the server.
 //
-// Times are RFC 3339 and absent when they are zero. Adding a field is fine; renaming, removing or
-// changing the meaning of one is not.
+// Times are in RFC 3339 and absent when zero. You may add a field. Do not rename a field, remove one, or change
+// its meaning.
 package apiv1

@@ -1,46 +1,46 @@
 package apiv1
 
-// ImageChange asks for an image to be set.
+// ImageChange sets one image.
 type ImageChange struct {
-	Name string `json:"name" minLength:"1" maxLength:"512" doc:"Name of the image without tag, as it is written or in full: nginx is docker.io/library/nginx."`
-	Ref  string `json:"ref" minLength:"1" maxLength:"512" doc:"What it becomes: REPOSITORY:TAG, REPOSITORY@DIGEST, :TAG or @DIGEST."`
+	Name string `json:"name" minLength:"1" maxLength:"512" doc:"Name of the image without tag, as written in the file or in full: nginx is docker.io/library/nginx."`
+	Ref  string `json:"ref" minLength:"1" maxLength:"512" doc:"The new reference: REPOSITORY:TAG, REPOSITORY@DIGEST, :TAG, or @DIGEST."`
 }
 
-// SetImages asks for images of a deployment to be changed in Git.
+// SetImages is the request to change images of a deployment in Git.
 type SetImages struct {
 	Images  []ImageChange `json:"images" minItems:"1" maxItems:"100" nullable:"false"`
-	Message string        `json:"message,omitempty" maxLength:"4096" doc:"Of the commit; when absent it says what changes."`
-	Branch  string        `json:"branch,omitempty" maxLength:"255" doc:"A new branch for the commit; when absent it goes to the one that the deployment follows."`
-	DryRun  bool          `json:"dryRun,omitempty" doc:"Say what would change, and change nothing."`
+	Message string        `json:"message,omitempty" maxLength:"4096" doc:"Message of the commit; generated from the changes if absent."`
+	Branch  string        `json:"branch,omitempty" maxLength:"255" doc:"A new branch for the commit; the branch of the deployment if absent."`
+	DryRun  bool          `json:"dryRun,omitempty" doc:"Report what would change, and change nothing."`
 }
 
-// ImagePlace is where an image is stated.
+// ImagePlace is a place in a file that contains an image reference.
 type ImagePlace struct {
 	File   string `json:"file"`
 	Line   int    `json:"line,omitempty"`
 	Object string `json:"object,omitempty" doc:"Kind and name of the object, in manifests."`
 	Field  string `json:"field"`
-	Image  string `json:"image" doc:"The whole image as it is."`
-	New    string `json:"new,omitempty" doc:"As it becomes."`
-	Old    string `json:"old,omitempty" doc:"What the field holds, which may be a part of the image."`
-	Text   string `json:"text,omitempty" doc:"What the field becomes."`
+	Image  string `json:"image" doc:"The complete current image."`
+	New    string `json:"new,omitempty" doc:"The complete new image."`
+	Old    string `json:"old,omitempty" doc:"Current value of the field, which may be a part of the image."`
+	Text   string `json:"text,omitempty" doc:"New value of the field."`
 	Note   string `json:"note,omitempty"`
 	Fixed  string `json:"fixed,omitempty" doc:"Why it cannot be changed in Git."`
 }
 
-// ImageUpdate is what came of SetImages.
+// ImageUpdate is the result of SetImages.
 type ImageUpdate struct {
-	Changed   bool         `json:"changed" doc:"A commit was made."`
+	Changed   bool         `json:"changed" doc:"True if a commit was created."`
 	Places    []ImagePlace `json:"places" nullable:"false"`
-	Base      string       `json:"base" doc:"Commit that was looked at."`
-	Commit    string       `json:"commit,omitempty" doc:"That was pushed."`
-	Branch    string       `json:"branch" doc:"That holds the change."`
-	Protected string       `json:"protected,omitempty" doc:"What the host says of the branch that the deployment follows, when the commit went to another because of it."`
-	URL       string       `json:"url,omitempty" doc:"Where a person proposes the branch."`
+	Base      string       `json:"base" doc:"The commit that was read."`
+	Commit    string       `json:"commit,omitempty" doc:"The commit that was pushed."`
+	Branch    string       `json:"branch" doc:"The branch that contains the change."`
+	Protected string       `json:"protected,omitempty" doc:"The message of the Git host about its protected branch, if the commit went to another branch for that reason."`
+	URL       string       `json:"url,omitempty" doc:"URL at which you can create a pull request for the branch."`
 }
 
-// Images are the images of a deployment as far as its source says them.
+// Images lists the images of a deployment that its source contains.
 type Images struct {
-	Commit string       `json:"commit" doc:"That was looked at."`
+	Commit string       `json:"commit" doc:"The commit that was read."`
 	Items  []ImagePlace `json:"items" nullable:"false"`
 }

@@ -1,36 +1,35 @@
 package apiv1
 
-// Policy says how a deployment is applied. What a deployment leaves open reads as its default.
+// Policy defines how a deployment is applied. Fields that a deployment does not set contain their defaults.
 type Policy struct {
-	Prune      bool `json:"prune" doc:"Delete objects that have left the source."`
-	Adopt      bool `json:"adopt" doc:"Take over existing objects that nobody owns."`
-	AllowEmpty bool `json:"allowEmpty" doc:"Accept a source that holds no object."`
-	// Manual waits for a sync run.
+	Prune         bool `json:"prune" doc:"Delete objects that left the source."`
+	Adopt         bool `json:"adopt" doc:"Take over existing objects that have no owner."`
+	AllowEmpty    bool `json:"allowEmpty" doc:"Accept a source without objects."`
 	Manual        bool `json:"manual" doc:"Wait for a sync run instead of following the source."`
 	PruneOnDetach bool `json:"pruneOnDetach" doc:"Delete the objects of a target that leaves the environment; otherwise they stay."`
 
-	Force          bool       `json:"force" doc:"Take over fields that another manager owns; otherwise they are a conflict."`
-	Replace        bool       `json:"replace" doc:"Delete and create anew what cannot be changed in place; otherwise that is an error."`
-	PreviewOnly    bool       `json:"previewOnly" doc:"Agents report what would change and change nothing, for as long as this is set."`
-	Drift          string     `json:"drift" doc:"What is done about objects that are changed in the cluster: correct, report or ignore."`
+	Force          bool       `json:"force" doc:"Take over fields of other field managers; otherwise they are conflicts."`
+	Replace        bool       `json:"replace" doc:"Delete and recreate objects with immutable fields that change; otherwise this is an error."`
+	PreviewOnly    bool       `json:"previewOnly" doc:"While this is set, agents report what would change and change nothing."`
+	Drift          string     `json:"drift" doc:"How drift in the cluster is handled: correct, report, or ignore."`
 	Ignore         []string   `json:"ignore,omitempty" nullable:"false" doc:"Fields that may differ from the source: KIND[/NAME]:/json/pointer."`
-	ServiceAccount string     `json:"serviceAccount,omitempty" doc:"NAMESPACE/NAME of the ServiceAccount that the agent acts as; as itself when absent."`
-	Propagation    string     `json:"propagation" doc:"What becomes of the dependents of what is deleted: Background, Foreground or Orphan."`
-	PruneTimeout   string     `json:"pruneTimeout,omitempty" doc:"How long a deletion may take before it is called failed, such as 5m; for ever when absent."`
-	ReadyTimeout   string     `json:"readyTimeout,omitempty" doc:"How long objects may take to be ready before they are called failed, such as 5m; for ever when absent."`
-	PruneLimit     PruneLimit `json:"pruneLimit" doc:"What a change of the source may delete without being confirmed."`
+	ServiceAccount string     `json:"serviceAccount,omitempty" doc:"NAMESPACE/NAME of the ServiceAccount that the agent impersonates; the agent itself if absent."`
+	Propagation    string     `json:"propagation" doc:"Propagation policy of deletions: Background, Foreground, or Orphan."`
+	PruneTimeout   string     `json:"pruneTimeout,omitempty" doc:"How long a deletion may take before it counts as failed, such as 5m; no limit if absent."`
+	ReadyTimeout   string     `json:"readyTimeout,omitempty" doc:"How long objects may take to become ready before they count as failed, such as 5m; no limit if absent."`
+	PruneLimit     PruneLimit `json:"pruneLimit" doc:"How much a change of the source may delete without a confirmation."`
 
-	CreateNamespace bool `json:"createNamespace" doc:"Create the namespace of the deployment where it is missing. It is never deleted with the deployment."`
+	CreateNamespace bool `json:"createNamespace" doc:"Create the namespace of the deployment if it is missing. It is never deleted with the deployment."`
 }
 
-// PruneLimit is exceeded by more deletions than Objects that are also more than Percent of what a
-// target holds.
+// PruneLimit is exceeded if a change deletes more than Objects objects and also more than Percent percent of
+// the objects of a target.
 type PruneLimit struct {
-	Objects int `json:"objects" minimum:"0" doc:"Up to as many are deleted without being confirmed."`
-	Percent int `json:"percent" minimum:"0" maximum:"100" doc:"Up to this part of all is deleted without being confirmed. 0 of both is the default: 10 objects, 30 percent."`
+	Objects int `json:"objects" minimum:"0" doc:"Up to this number of objects are deleted without a confirmation."`
+	Percent int `json:"percent" minimum:"0" maximum:"100" doc:"Up to this share of the objects is deleted without a confirmation. If both are 0, the default applies: 10 objects, 30 percent."`
 }
 
-// UpdatePolicy changes a Policy; what is absent stays as it is.
+// UpdatePolicy changes a Policy. Absent fields do not change.
 type UpdatePolicy struct {
 	Prune         *bool `json:"prune,omitempty"`
 	Adopt         *bool `json:"adopt,omitempty"`
@@ -41,36 +40,35 @@ type UpdatePolicy struct {
 	Force          *bool       `json:"force,omitempty"`
 	Replace        *bool       `json:"replace,omitempty"`
 	PreviewOnly    *bool       `json:"previewOnly,omitempty"`
-	Drift          *string     `json:"drift,omitempty" doc:"correct, report or ignore; empty for the default."`
-	Ignore         []string    `json:"ignore,omitzero" nullable:"false" doc:"All of them from now on; [] removes them."`
+	Drift          *string     `json:"drift,omitempty" doc:"correct, report, or ignore; empty for the default."`
+	Ignore         []string    `json:"ignore,omitzero" nullable:"false" doc:"Replaces all rules; [] removes them."`
 	ServiceAccount *string     `json:"serviceAccount,omitempty" doc:"Empty for the agent itself."`
-	Propagation    *string     `json:"propagation,omitempty" doc:"Background, Foreground or Orphan; empty for the default."`
-	PruneTimeout   *string     `json:"pruneTimeout,omitempty" doc:"Such as 5m; empty for ever."`
-	ReadyTimeout   *string     `json:"readyTimeout,omitempty" doc:"Such as 5m; empty for ever."`
-	PruneLimit     *PruneLimit `json:"pruneLimit,omitempty" doc:"0 of both for the default."`
+	Propagation    *string     `json:"propagation,omitempty" doc:"Background, Foreground, or Orphan; empty for the default."`
+	PruneTimeout   *string     `json:"pruneTimeout,omitempty" doc:"For example, 5m; empty for no limit."`
+	ReadyTimeout   *string     `json:"readyTimeout,omitempty" doc:"For example, 5m; empty for no limit."`
+	PruneLimit     *PruneLimit `json:"pruneLimit,omitempty" doc:"Both 0 for the default."`
 
 	CreateNamespace *bool `json:"createNamespace,omitempty"`
 }
 
-// NewPolicy is a Policy as it is asked for: what is absent gets its default.
+// NewPolicy is the Policy of a new deployment. Absent fields get their defaults.
 type NewPolicy struct {
-	Prune      *bool `json:"prune,omitempty" doc:"Delete objects that have left the source; true when absent."`
-	Adopt      bool  `json:"adopt,omitempty" doc:"Take over existing objects that nobody owns."`
-	AllowEmpty bool  `json:"allowEmpty,omitempty" doc:"Accept a source that holds no object."`
-	// Manual waits for a sync run.
-	Manual        bool `json:"manual,omitempty" doc:"Wait for a sync run instead of following the source."`
-	PruneOnDetach bool `json:"pruneOnDetach,omitempty" doc:"Delete the objects of a target that leaves the environment; otherwise they stay."`
+	Prune         *bool `json:"prune,omitempty" doc:"Delete objects that left the source. Default: true."`
+	Adopt         bool  `json:"adopt,omitempty" doc:"Take over existing objects that have no owner."`
+	AllowEmpty    bool  `json:"allowEmpty,omitempty" doc:"Accept a source without objects."`
+	Manual        bool  `json:"manual,omitempty" doc:"Wait for a sync run instead of following the source."`
+	PruneOnDetach bool  `json:"pruneOnDetach,omitempty" doc:"Delete the objects of a target that leaves the environment; otherwise they stay."`
 
-	Force          bool        `json:"force,omitempty" doc:"Take over fields that another manager owns; otherwise they are a conflict."`
-	Replace        bool        `json:"replace,omitempty" doc:"Delete and create anew what cannot be changed in place; otherwise that is an error."`
-	PreviewOnly    bool        `json:"previewOnly,omitempty" doc:"Agents report what would change and change nothing, for as long as this is set."`
-	Drift          string      `json:"drift,omitempty" doc:"What is done about objects that are changed in the cluster: correct (when absent), report or ignore."`
+	Force          bool        `json:"force,omitempty" doc:"Take over fields of other field managers; otherwise they are conflicts."`
+	Replace        bool        `json:"replace,omitempty" doc:"Delete and recreate objects with immutable fields that change; otherwise this is an error."`
+	PreviewOnly    bool        `json:"previewOnly,omitempty" doc:"While this is set, agents report what would change and change nothing."`
+	Drift          string      `json:"drift,omitempty" doc:"How drift in the cluster is handled: correct (default), report, or ignore."`
 	Ignore         []string    `json:"ignore,omitempty" nullable:"false" doc:"Fields that may differ from the source: KIND[/NAME]:/json/pointer."`
-	ServiceAccount string      `json:"serviceAccount,omitempty" doc:"NAMESPACE/NAME of the ServiceAccount that the agent acts as; as itself when absent."`
-	Propagation    string      `json:"propagation,omitempty" doc:"What becomes of the dependents of what is deleted: Background (when absent), Foreground or Orphan."`
-	PruneTimeout   string      `json:"pruneTimeout,omitempty" doc:"How long a deletion may take before it is called failed, such as 5m; for ever when absent."`
-	ReadyTimeout   string      `json:"readyTimeout,omitempty" doc:"How long objects may take to be ready before they are called failed, such as 5m; for ever when absent."`
-	PruneLimit     *PruneLimit `json:"pruneLimit,omitempty" doc:"What a change of the source may delete without being confirmed; 10 objects, 30 percent when absent."`
+	ServiceAccount string      `json:"serviceAccount,omitempty" doc:"NAMESPACE/NAME of the ServiceAccount that the agent impersonates; the agent itself if absent."`
+	Propagation    string      `json:"propagation,omitempty" doc:"Propagation policy of deletions: Background (default), Foreground, or Orphan."`
+	PruneTimeout   string      `json:"pruneTimeout,omitempty" doc:"How long a deletion may take before it counts as failed, such as 5m; no limit if absent."`
+	ReadyTimeout   string      `json:"readyTimeout,omitempty" doc:"How long objects may take to become ready before they count as failed, such as 5m; no limit if absent."`
+	PruneLimit     *PruneLimit `json:"pruneLimit,omitempty" doc:"How much a change of the source may delete without a confirmation. Default: 10 objects, 30 percent."`
 
-	CreateNamespace bool `json:"createNamespace,omitempty" doc:"Create the namespace of the deployment where it is missing. It is never deleted with the deployment."`
+	CreateNamespace bool `json:"createNamespace,omitempty" doc:"Create the namespace of the deployment if it is missing. It is never deleted with the deployment."`
 }

@@ -1,29 +1,29 @@
 package apiv1
 
-// HeldPrune is an object that has left the source of a deployment and is kept until somebody confirms
-// that it may be deleted.
+// HeldPrune is an object that left the source of a deployment and is kept until its deletion is confirmed.
 type HeldPrune struct {
-	Target string `json:"target" doc:"ID of the target."`
-	Agent  string `json:"agent"`
-	Object string `json:"object" doc:"As it is confirmed: 'Kind.group namespace/name'."`
-	Reason string `json:"reason,omitempty" doc:"Why it is held."`
-	Commit string `json:"commit,omitempty" doc:"The commit that is desired, without the object."`
-	// Current is false while the agent has not answered to what is desired.
-	Current   bool `json:"current" doc:"The agent speaks of what is desired now; otherwise it has not answered yet, and nothing can be confirmed."`
-	Confirmed bool `json:"confirmed" doc:"The deletion was confirmed, and the agent has not carried it out yet."`
+	Target  string `json:"target" doc:"ID of the target."`
+	Agent   string `json:"agent"`
+	Object  string `json:"object" doc:"The name to confirm: 'Kind.group namespace/name'."`
+	Reason  string `json:"reason,omitempty" doc:"Why it is held, in one word; see docs/reasons.md."`
+	Message string `json:"message,omitempty" doc:"Why it is held."`
+	Commit  string `json:"commit,omitempty" doc:"Commit of the desired state, which does not contain the object."`
+	// Current is false until the agent has reported for the desired state.
+	Current   bool `json:"current" doc:"The agent has reported for the current desired state. Otherwise you cannot confirm the deletion yet."`
+	Confirmed bool `json:"confirmed" doc:"The deletion is confirmed, and the agent has not deleted the object yet."`
 }
 
-// ConfirmPrune asks for held deletions to be carried out.
+// ConfirmPrune confirms held deletions.
 type ConfirmPrune struct {
-	Objects []string `json:"objects,omitempty" nullable:"false" maxItems:"4096" doc:"Which, as held-prunes lists them."`
-	All     bool     `json:"all,omitempty" doc:"Everything that is held now; count has to be right."`
-	Count   int      `json:"count,omitempty" minimum:"0" doc:"With all: how many there are, an object on two agents counted twice."`
-	Agent   string   `json:"agent,omitempty" maxLength:"253" doc:"Only on this one; on all that hold them when absent."`
+	Objects []string `json:"objects,omitempty" nullable:"false" maxItems:"4096" doc:"Names of objects, as held-prunes lists them."`
+	All     bool     `json:"all,omitempty" doc:"All objects that are held now; count must match."`
+	Count   int      `json:"count,omitempty" minimum:"0" doc:"With all: the number of held deletions. An object on two agents counts twice."`
+	Agent   string   `json:"agent,omitempty" maxLength:"253" doc:"Confirm only on this agent; on all agents if absent."`
 }
 
-// ConfirmedPrune is what was confirmed.
+// ConfirmedPrune lists the confirmed deletions.
 type ConfirmedPrune struct {
-	Objects   []string `json:"objects" nullable:"false" doc:"Each once."`
-	Deletions int      `json:"deletions" doc:"How many were confirmed: an object on two agents counted twice, as in count."`
-	Targets   int      `json:"targets" doc:"How many targets were told; 0 when all of it was confirmed before."`
+	Objects   []string `json:"objects" nullable:"false" doc:"Names of the objects, each once."`
+	Deletions int      `json:"deletions" doc:"Number of confirmed deletions. An object on two agents counts twice, as in count."`
+	Targets   int      `json:"targets" doc:"Number of targets that change; 0 if all deletions were confirmed before."`
 }

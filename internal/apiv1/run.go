@@ -2,45 +2,46 @@ package apiv1
 
 import "time"
 
-// Revision is one that was rendered whole and is kept, so that a rollback needs no Git.
+// Revision is a revision that was rendered completely and is kept, so that a rollback needs no Git.
 type Revision struct {
-	Seq        int64     `json:"seq" doc:"What a rollback names."`
+	Seq        int64     `json:"seq" doc:"Number of the revision; a rollback uses it."`
 	Commit     string    `json:"commit"`
-	Author     string    `json:"author,omitempty" doc:"Author of the commit; absent when the server's mirror does not hold the commit."`
-	Message    string    `json:"message,omitempty" doc:"First line of the message of the commit; absent when the server's mirror does not hold the commit."`
+	Author     string    `json:"author,omitempty" doc:"Author of the commit; absent if the mirror of the server does not contain the commit."`
+	Message    string    `json:"message,omitempty" doc:"First line of the commit message; absent if the mirror of the server does not contain the commit."`
 	RenderedAt time.Time `json:"renderedAt,omitzero"`
-	Digests    []string  `json:"digests" nullable:"false" doc:"Names its objects; several when agents get variants."`
+	Digests    []string  `json:"digests" nullable:"false" doc:"Digests of its bundles; several if agents get variants."`
 }
 
-// Rollback asks to go back to a kept revision, by its number or its commit. An automated deployment
-// stays there until it is released.
+// Rollback is the request to return to a kept revision, by number or by commit. An automated deployment stays
+// there until you release it.
 type Rollback struct {
 	Revision int64  `json:"revision,omitempty" minimum:"0" doc:"Number of a kept revision."`
 	Commit   string `json:"commit,omitempty" doc:"Commit of a kept revision."`
 }
 
-// CreateRun asks for a sync.
+// CreateRun is the request for a sync.
 type CreateRun struct {
-	Revision string `json:"revision,omitempty" doc:"Branch, tag or commit; that of the deployment when absent."`
+	Revision string `json:"revision,omitempty" doc:"Branch, tag, or commit; the revision of the deployment if absent."`
 }
 
-// UpdateRun changes a run that has not started.
+// UpdateRun changes a sync run that has not started.
 type UpdateRun struct {
 	Revision string `json:"revision"`
 }
 
-// SyncRun is an explicit request. Those of one deployment run one after another, in order.
+// SyncRun is an explicit request to sync or to roll back. The runs of one deployment are executed one after
+// another.
 type SyncRun struct {
 	ID         string    `json:"id"`
 	Deployment string    `json:"deployment"`
 	Seq        int64     `json:"seq" doc:"Order within the deployment."`
 	Kind       string    `json:"kind" enum:"sync,rollback"`
-	Revision   string    `json:"revision,omitempty" doc:"As asked for."`
+	Revision   string    `json:"revision,omitempty" doc:"The requested revision."`
 	Kept       int64     `json:"kept,omitempty" doc:"For a rollback: the number of the kept revision."`
 	Phase      string    `json:"phase" enum:"Pending,Running,Succeeded,Failed,Terminated"`
-	Reason     string    `json:"reason,omitempty" doc:"Identifies why it is in its phase; see docs/reasons.md."`
+	Reason     string    `json:"reason,omitempty" doc:"Identifier of the cause of the phase; see docs/reasons.md."`
 	Message    string    `json:"message,omitempty"`
-	Commit     string    `json:"commit,omitempty" doc:"What the revision was resolved to."`
+	Commit     string    `json:"commit,omitempty" doc:"The commit that the revision resolved to."`
 	By         string    `json:"by,omitempty"`
 	Operation  string    `json:"operation,omitempty" doc:"ID of the operation that tracks it."`
 	CreatedAt  time.Time `json:"createdAt,omitzero"`
@@ -48,25 +49,25 @@ type SyncRun struct {
 	FinishedAt time.Time `json:"finishedAt,omitzero"`
 }
 
-// RunWaiting is what a sync run waits for; nothing when it is done.
+// RunWaiting lists what a sync run waits for; empty if the run is done.
 type RunWaiting struct {
 	For  []RunWait `json:"for" nullable:"false"`
-	More int       `json:"more,omitempty" doc:"How many agents there are beside those that are named."`
+	More int       `json:"more,omitempty" doc:"Number of agents that are not listed."`
 }
 
 // RunWait is one thing that a sync run waits for.
 type RunWait struct {
-	Reason  string `json:"reason" doc:"One of WaitsForTurn, Suspended, RepositoryUnreadable, ReadingSource, NeverConnected, Disconnected, Applying."`
-	Agent   string `json:"agent,omitempty" doc:"The agent that has not answered; absent while the run has not started."`
+	Reason  string `json:"reason" doc:"One word; see docs/reasons.md."`
+	Agent   string `json:"agent,omitempty" doc:"The agent that has not finished; absent before the run starts."`
 	Message string `json:"message"`
 }
 
-// Operation is tracked asynchronous work: what a 202 answer links to.
+// Operation is tracked asynchronous work; a 202 response links to it.
 type Operation struct {
 	ID         string    `json:"id"`
-	Action     string    `json:"action" doc:"Such as deployment.delete."`
-	Kind       string    `json:"kind" doc:"Of the resource."`
-	Name       string    `json:"name" doc:"Of the resource."`
+	Action     string    `json:"action" doc:"For example, deployment.delete."`
+	Kind       string    `json:"kind" doc:"Kind of the resource."`
+	Name       string    `json:"name" doc:"Name of the resource."`
 	ResourceID string    `json:"resourceId,omitempty"`
 	State      string    `json:"state" enum:"Waiting,InProgress,Completed,Failed"`
 	Message    string    `json:"message,omitempty"`
@@ -76,17 +77,17 @@ type Operation struct {
 	FinishedAt time.Time `json:"finishedAt,omitzero"`
 }
 
-// AuditEvent says who did what, through which door, to what.
+// AuditEvent records who did what, through which API, to what.
 type AuditEvent struct {
-	Seq     int64     `json:"seq"`
-	At      time.Time `json:"at,omitzero"`
-	Actor   string    `json:"actor" doc:"Name of the token or person, or system."`
-	Door    string    `json:"door,omitempty"`
-	Action  string    `json:"action" doc:"Such as deployment.create."`
-	Kind    string    `json:"kind,omitempty"`
-	Name    string    `json:"name,omitempty"`
-	ID      string    `json:"id,omitempty"`
-	Request string    `json:"request,omitempty" doc:"Id of the request, as in its answer and in the log."`
-	Address string    `json:"address,omitempty"`
-	Detail  string    `json:"detail,omitempty"`
+	Seq       int64     `json:"seq"`
+	At        time.Time `json:"at,omitzero"`
+	Actor     string    `json:"actor" doc:"Name of the token or person, or system."`
+	Component string    `json:"component,omitempty"`
+	Action    string    `json:"action" doc:"For example, deployment.create."`
+	Kind      string    `json:"kind,omitempty"`
+	Name      string    `json:"name,omitempty"`
+	ID        string    `json:"id,omitempty"`
+	Request   string    `json:"request,omitempty" doc:"ID of the request, as in its response and in the log."`
+	Address   string    `json:"address,omitempty"`
+	Detail    string    `json:"detail,omitempty"`
 }

@@ -2,16 +2,16 @@ package apiv1
 
 import "time"
 
-// Tenant is the wall. It owns everything below it.
+// Tenant is the unit of isolation. It owns everything below it.
 type Tenant struct {
 	ID         string      `json:"id"`
 	Name       string      `json:"name"`
 	Quota      Quota       `json:"quota"`
-	Suspension *Suspension `json:"suspension,omitempty" doc:"Set while everything that it owns is suspended."`
+	Suspension *Suspension `json:"suspension,omitempty" doc:"Set while all deployments of the tenant are suspended."`
 	CreatedAt  time.Time   `json:"createdAt,omitzero"`
 }
 
-// Quota bounds what a tenant may own. Zero means without a bound.
+// Quota limits what a tenant may own. Zero means no limit.
 type Quota struct {
 	Agents       int `json:"agents,omitempty" minimum:"0"`
 	Environments int `json:"environments,omitempty" minimum:"0"`
@@ -21,30 +21,30 @@ type Quota struct {
 	Tokens       int `json:"tokens,omitempty" minimum:"0"`
 }
 
-// CreateTenant asks for a new tenant.
+// CreateTenant is the request for a new tenant.
 type CreateTenant struct {
 	Name  string `json:"name" doc:"An RFC 1123 label, unique in the fleet."`
 	Quota Quota  `json:"quota,omitzero"`
 }
 
-// UpdateTenant changes a tenant; what is absent stays as it is.
+// UpdateTenant changes a tenant. Absent fields do not change.
 type UpdateTenant struct {
-	Quota *Quota `json:"quota,omitempty" doc:"The whole quota from now on."`
+	Quota *Quota `json:"quota,omitempty" doc:"Replaces the complete quota."`
 }
 
-// Suspension says that nothing new is sent until it is lifted. What runs goes on running.
+// Suspension means that no new state is sent until it is lifted. Running workloads are not affected.
 type Suspension struct {
 	At     time.Time `json:"at,omitzero"`
 	By     string    `json:"by,omitempty"`
 	Reason string    `json:"reason,omitempty"`
 }
 
-// Suspend asks for a suspension.
+// Suspend is the request for a suspension.
 type Suspend struct {
-	Reason string `json:"reason,omitempty" maxLength:"1000" doc:"For those who wonder why nothing moves."`
+	Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Shown to users as the cause of the suspension."`
 }
 
-// Fleet is what is true of the whole fleet.
+// Fleet has the state of the whole fleet.
 type Fleet struct {
 	Epoch       int64       `json:"epoch" doc:"Rises when a backup is restored."`
 	Suspension  *Suspension `json:"suspension,omitempty" doc:"Set while the whole fleet is frozen."`
@@ -54,45 +54,45 @@ type Fleet struct {
 	Targets     int         `json:"targets"`
 }
 
-// FleetSettings is what can be set for the whole fleet.
+// FleetSettings has the settings of the whole fleet.
 type FleetSettings struct {
 	Epoch      int64       `json:"epoch" doc:"Rises when a backup is restored."`
 	Suspension *Suspension `json:"suspension,omitempty" doc:"Set while the whole fleet is frozen."`
 }
 
-// Member is a role of a person, or of everybody in a group of the identity provider, in a tenant.
+// Member is a role in a tenant, for a person or for a group of the identity provider.
 type Member struct {
 	Kind      string    `json:"kind" enum:"person,group"`
-	Subject   string    `json:"subject" doc:"Name of the person or the group, as the identity provider gives it."`
+	Subject   string    `json:"subject" doc:"Name of the person or the group at the identity provider."`
 	Role      string    `json:"role" enum:"viewer,deployer,admin"`
 	CreatedAt time.Time `json:"createdAt,omitzero"`
 }
 
-// PutMember gives a role.
+// PutMember assigns a role.
 type PutMember struct {
 	Role string `json:"role" enum:"viewer,deployer,admin"`
 }
 
-// APIToken is a token for the API, without the token itself.
+// APIToken is an API token, without the token itself.
 type APIToken struct {
 	ID        string    `json:"id"`
 	Name      string    `json:"name"`
-	Role      string    `json:"role" doc:"viewer, deployer or admin of its tenant; fleet-admin for one of the fleet."`
+	Role      string    `json:"role" doc:"viewer, deployer, or admin in its tenant, or fleet-admin."`
 	Valid     bool      `json:"valid"`
 	CreatedAt time.Time `json:"createdAt,omitzero"`
 	CreatedBy string    `json:"createdBy,omitempty"`
-	ExpiresAt time.Time `json:"expiresAt,omitzero" doc:"Absent when it never does."`
+	ExpiresAt time.Time `json:"expiresAt,omitzero" doc:"Absent if it does not expire."`
 	RevokedAt time.Time `json:"revokedAt,omitzero"`
 }
 
-// CreateAPIToken asks for a token.
+// CreateAPIToken is the request for a token.
 type CreateAPIToken struct {
-	Name      string `json:"name" doc:"Who or what uses it: it is in the audit log."`
-	Role      string `json:"role" enum:"viewer,deployer,admin,fleet-admin" doc:"Never more than the caller has."`
-	ExpiresIn string `json:"expiresIn,omitempty" doc:"How long it is valid, such as 12h or 90d; without end when absent."`
+	Name      string `json:"name" doc:"Name of the user of the token; it appears in the audit log."`
+	Role      string `json:"role" enum:"viewer,deployer,admin,fleet-admin" doc:"At most the role of the caller."`
+	ExpiresIn string `json:"expiresIn,omitempty" doc:"How long it is valid, such as 12h or 90d; no expiry if absent."`
 }
 
-// NewAPIToken is an APIToken with the token, which is shown this once.
+// NewAPIToken is an APIToken with the token itself, which is returned only once.
 type NewAPIToken struct {
 	APIToken
 	Token string `json:"token"`
@@ -101,33 +101,33 @@ type NewAPIToken struct {
 // Grant lets another tenant deploy to an environment, within limits.
 type Grant struct {
 	ID          string `json:"id"`
-	Environment string `json:"environment" doc:"OWNER/NAME where it was received: what a deployment names."`
-	Owner       string `json:"owner" doc:"Name of the tenant whose environment it is."`
+	Environment string `json:"environment" doc:"The environment. For received grants OWNER/NAME, as deployments refer to it."`
+	Owner       string `json:"owner" doc:"Name of the tenant that owns the environment."`
 	Grantee     string `json:"grantee" doc:"Name of the tenant that may deploy to it."`
 	Direction   string `json:"direction" enum:"given,received"`
 	Limits      Limits `json:"limits"`
-	// ServiceAccount overrides what the deployments say.
-	ServiceAccount string    `json:"serviceAccount,omitempty" doc:"NAMESPACE/NAME of the ServiceAccount that everything by the grant is applied as, whatever the deployments say."`
+	// ServiceAccount overrides the setting of the deployments.
+	ServiceAccount string    `json:"serviceAccount,omitempty" doc:"NAMESPACE/NAME of the ServiceAccount that the agent impersonates for all deployments that use the grant. Overrides the setting of the deployments."`
 	CreatedAt      time.Time `json:"createdAt,omitzero"`
 }
 
-// Limits bounds what a deployment may touch. What is absent means everything.
+// Limits restricts the objects that a deployment may touch. Absent fields mean no restriction.
 type Limits struct {
-	Namespaces []string `json:"namespaces,omitempty" nullable:"false" doc:"With any, cluster-scoped kinds are beyond the limit."`
-	Kinds      []string `json:"kinds,omitempty" nullable:"false" doc:"Such as ConfigMap, Deployment.apps or *.example.com."`
+	Namespaces []string `json:"namespaces,omitempty" nullable:"false" doc:"If set, cluster-scoped kinds are not allowed."`
+	Kinds      []string `json:"kinds,omitempty" nullable:"false" doc:"For example, ConfigMap, Deployment.apps, or *.example.com."`
 }
 
-// CreateGrant asks for a grant.
+// CreateGrant is the request for a grant.
 type CreateGrant struct {
 	Environment string `json:"environment"`
 	Grantee     string `json:"grantee" doc:"Name of the tenant that may deploy to it."`
 	Limits      Limits `json:"limits,omitzero"`
-	// ServiceAccount overrides what the deployments say.
-	ServiceAccount string `json:"serviceAccount,omitempty" doc:"NAMESPACE/NAME of the ServiceAccount that everything by the grant is applied as, whatever the deployments say; theirs when absent."`
+	// ServiceAccount overrides the setting of the deployments.
+	ServiceAccount string `json:"serviceAccount,omitempty" doc:"NAMESPACE/NAME of the ServiceAccount that the agent impersonates for all deployments that use the grant. If absent, the setting of the deployments applies."`
 }
 
 // UpdateGrant replaces the terms of a grant.
 type UpdateGrant struct {
 	Limits         Limits  `json:"limits"`
-	ServiceAccount *string `json:"serviceAccount,omitempty" doc:"As in CreateGrant; absent leaves it as it is, empty leaves it to the deployments."`
+	ServiceAccount *string `json:"serviceAccount,omitempty" doc:"As in CreateGrant. Absent: no change. Empty: the setting of the deployments applies."`
 }

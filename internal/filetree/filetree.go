@@ -1,10 +1,10 @@
-// Package filetree is a read-only, immutable tree of files: what a commit holds, as Git serves it
-// and as a renderer reads it. It knows no Git and no YAML.
+// Package filetree defines a read-only, immutable tree of files: the content of a commit, served by Git and
+// read by renderers. It does not depend on Git or YAML.
 package filetree
 
 import "context"
 
-// Mode is what an entry is.
+// Mode is the type of an entry.
 type Mode int
 
 // The modes of entries.
@@ -19,28 +19,28 @@ const (
 type Entry struct {
 	Name string // without slashes
 	Mode Mode
-	ID   string // names the content: equal IDs mean equal content
+	ID   string // equal IDs mean equal content
 }
 
 // Tree is safe for concurrent use.
 type Tree interface {
-	// ID names the content of the folder at path; "." is the root. It fails with fs.ErrNotExist when
-	// there is none.
+	// ID identifies the content of the folder at path; "." is the root. It fails with fs.ErrNotExist if there
+	// is none.
 	ID(ctx context.Context, path string) (string, error)
-	// List returns the entries of the folder at path in the order of their names. It fails with
-	// fs.ErrNotExist when there is none.
+	// List returns the entries of the folder at path, sorted by name. It fails with fs.ErrNotExist if there is
+	// none.
 	List(ctx context.Context, path string) ([]Entry, error)
-	// Read returns the content of a file that List returned, and fails with ErrTooBig when it is
-	// larger than limit.
+	// Read returns the content of a file that List returned. It fails with ErrTooBig if the file is larger than
+	// limit.
 	Read(ctx context.Context, e Entry, limit int64) ([]byte, error)
 }
 
-// Error says what is wrong with a tree itself: only who writes it, or says how it is read, can mend it.
+// Error is an error in the tree itself, which only the author of the tree or of its settings can fix.
 type Error struct{ Path, Problem string }
 
 func (e *Error) Error() string { return e.Path + ": " + e.Problem }
 
-// ErrTooBig says that a file is larger than its reader allows.
+// ErrTooBig means that a file is larger than the limit of its reader.
 var ErrTooBig = errTooBig{}
 
 type errTooBig struct{}

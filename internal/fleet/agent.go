@@ -2,11 +2,11 @@ package fleet
 
 import "time"
 
-// Scope says how much of a cluster an agent may touch.
+// Scope defines how much of a cluster an agent may touch.
 type Scope string
 
-// An agent of scope cluster may touch every namespace and cluster-scoped kinds; one of scope
-// namespaced only the namespaces that it lists.
+// An agent with scope cluster may touch every namespace and cluster-scoped kinds. An agent with scope
+// namespaced may touch only the namespaces that it lists.
 const (
 	ScopeCluster    Scope = "cluster"
 	ScopeNamespaced Scope = "namespaced"
@@ -20,35 +20,44 @@ type Agent struct {
 	Labels     map[string]string
 	Scope      Scope
 	Namespaces []string // sorted; empty exactly when Scope is ScopeCluster
-	Spec       int64    // rises with every edit; see If-Match
-	CreatedAt  time.Time
+	// EngineNamespace is the namespace of the Argo CD that applies for this agent, in the cluster of the agent; "" means that
+	// the agent applies by itself.
+	EngineNamespace string
+	// DeliverGitCredentials lets the agent store the credentials of private repositories in that namespace, for Argo CD. It
+	// is set only together with EngineNamespace.
+	DeliverGitCredentials bool
+	SpecRevision          int64 // rises with every edit; see If-Match
+	CreatedAt             time.Time
 	// Capabilities is Capabilities.Hash of what its cluster offers, as it last told; "" before it has.
 	Capabilities string
-	// Uninstalling says that its objects are being deleted on request: no environment selects it any more.
+	// Uninstalling is set while the objects of the agent are deleted on request: no environment selects the
+	// agent any more.
 	Uninstalling bool
 }
 
-// Connection is one replica of an agent, as it last introduced itself.
+// Connection is one replica of an agent, as described in its last hello message.
 type Connection struct {
-	SessionID      SessionID
-	AgentID        AgentID
-	TenantID       TenantID
-	Replica        string // pod name or host name: tells replicas of one agent apart
-	Server         string // the server replica that holds it: see ServerReplica
-	Version        string // of kedge-agent
-	KubeVersion    string
-	ClusterUID     string // UID of kube-system, "" when not readable
-	RemoteAddr     string
-	Standby        bool // another replica leads; this one waits to take over
-	ConnectedAt    time.Time
-	LastSeenAt     time.Time
-	DisconnectedAt time.Time // zero while connected
+	SessionID   SessionID
+	AgentID     AgentID
+	TenantID    TenantID
+	Replica     string // pod name or host name; distinguishes the replicas of an agent
+	Server      string // ID of the ServerReplica that holds the connection
+	Version     string // version of kedge-agent
+	KubeVersion string
+	// EngineNamespace is the namespace of the Argo CD that the replica uses; "" if it applies by itself.
+	EngineNamespace string
+	ClusterUID      string // UID of kube-system, "" if not readable
+	RemoteAddr      string
+	Standby         bool // another replica leads
+	ConnectedAt     time.Time
+	LastSeenAt      time.Time
+	DisconnectedAt  time.Time // zero while connected
 }
 
-// Connected reports whether the connection was open when it was last written.
+// Connected reports whether the connection was open at the last write.
 func (c Connection) Connected() bool { return c.DisconnectedAt.IsZero() }
 
-// Role is what the replica is for: "leader" or "standby".
+// Role returns "leader" or "standby".
 func (c Connection) Role() string {
 	if c.Standby {
 		return "standby"
@@ -56,14 +65,14 @@ func (c Connection) Role() string {
 	return "leader"
 }
 
-// Leads reports whether the connection is open and of the replica that speaks for its agent: without
-// one the agent is not there, however many others wait.
+// Leads reports whether the connection is open and its replica leads. An agent without a leading connection
+// counts as not connected, even if standbys are connected.
 func (c Connection) Leads() bool { return c.Connected() && !c.Standby }
 
-// ServerReplica is one running server. Its beat tells the others that it is alive.
+// ServerReplica is one running server. It writes heartbeats for the other servers.
 type ServerReplica struct {
-	ID        string // made anew at every start
-	Address   string // how other replicas reach it; "" when they cannot
+	ID        string // new at every start
+	Address   string // address for other replicas; "" if they cannot reach it
 	Version   string
 	StartedAt time.Time
 	BeatAt    time.Time

@@ -5,47 +5,61 @@ import (
 	"time"
 )
 
-// AgentConfig is where the configuration of an agent is in Git, and what became of it when it was last
-// read.
+// AgentConfig is the location of the configuration of an agent in Git, and the result of the last read.
 type AgentConfig struct {
 	TenantID     TenantID
 	AgentID      AgentID
 	AgentName    string // filled on reads
 	RepositoryID RepositoryID
 	RepoURL      string // filled on reads
-	Spec         int64  // rises with every edit
+	SpecRevision int64  // rises with every edit
 	CreatedAt    time.Time
 
 	State ConfigState
-	// File is the path of what was read last; "" when there was none.
+	// File is the path of the file that was read last; "" if there was none.
 	File string
-	// Commit is the one that was read when the rest of this last changed.
+	// Commit is the commit at which the fields below last changed.
 	Commit string
-	// Live is the commit whose configuration holds; "" when none was ever applied.
+	// Live is the commit of the configuration in force; "" if none was ever applied.
 	Live     string
-	ReadAt   time.Time       // when the rest of this last changed; zero before the first time
-	Errors   []ConfigFinding // why what was read is not live; bounded
-	More     int             // how many errors there are beside
-	Notices  []ConfigFinding // what has no effect
-	Declares int             // how many deployments the live configuration has
+	ReadAt   time.Time       // when the fields above and below last changed; zero before the first read
+	Errors   []ConfigFinding // why the last read is not live; limited in number
+	More     int             // number of errors that are not listed
+	Notices  []ConfigFinding // parts without effect
+	Declares int             // number of deployments in the live configuration
 }
 
-// ConfigState is what became of a configuration.
+// ConfigState is the result of reading a configuration.
 type ConfigState string
 
 // The states of a configuration.
 const (
 	ConfigPending ConfigState = ""        // not read yet
-	ConfigApplied ConfigState = "Applied" // what was read last is live
+	ConfigApplied ConfigState = "Applied" // the last read is live
 	ConfigAbsent  ConfigState = "Absent"  // there is no file: nothing is declared
-	ConfigInvalid ConfigState = "Invalid" // the file is wrong: what was live before still is
-	ConfigRefused ConfigState = "Refused" // it cannot be applied now: what was live before still is
+	ConfigInvalid ConfigState = "Invalid" // the file has errors: the configuration that was live before stays live
+	ConfigRefused ConfigState = "Refused" // it cannot be applied now: the configuration that was live before stays live
 )
 
-// ConfigFinding is something to say about one field of a file.
+// Reason identifies the state.
+func (s ConfigState) Reason() Reason {
+	switch s {
+	case ConfigApplied:
+		return ReasonConfigApplied
+	case ConfigAbsent:
+		return ReasonConfigAbsent
+	case ConfigInvalid:
+		return ReasonConfigInvalid
+	case ConfigRefused:
+		return ReasonConfigRefused
+	}
+	return ReasonConfigNotRead
+}
+
+// ConfigFinding is a finding about one field of a file.
 type ConfigFinding struct {
 	Field   string // full path, such as "deployments[2].policy.drift"; "" for the file
-	Line    int    // from 1; 0 when there is none
+	Line    int    // from 1; 0 if unknown
 	Message string
 }
 
@@ -60,24 +74,24 @@ func (f ConfigFinding) String() string {
 	return text
 }
 
-// Declaration says that a file in Git declares a deployment: nobody else may change it.
+// Declaration links a deployment to the file in Git that declares it. Only the file can change the deployment.
 type Declaration struct {
 	TenantID     TenantID
 	DeploymentID DeploymentID
-	AgentName    string // whose file it is; the agent may be gone
-	Name         string // in the file
+	AgentName    string // agent of the file; may be deleted
+	Name         string // name in the file
 	RepoURL      string
 	File         string
 	Prune        bool // delete its objects when the file no longer lists it
-	// ReleasedAt is when the file stopped declaring it: its objects stay, and nobody manages them until
-	// it is declared again. Zero while it is declared.
+	// ReleasedAt is when the file stopped declaring the deployment: its objects stay, unmanaged, until it is
+	// declared again. Zero while it is declared.
 	ReleasedAt time.Time
 }
 
-// GitLabProject says where a project is that files of GitLab's name by a number, or by a path that is
-// not on the host of the file.
+// GitLabProject is the URL of a project that files in GitLab's format identify by a number, or by a path on
+// another host.
 type GitLabProject struct {
 	TenantID TenantID
-	Project  string // as files write it
+	Project  string // the name in the files
 	URL      string
 }

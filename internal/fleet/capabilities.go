@@ -7,20 +7,20 @@ import (
 	"slices"
 )
 
-// MaxCapabilities bounds the bytes of API versions that are kept of one cluster: a large one with many
-// operators has about 40 KiB, and one with a thousand definitions 90.
+// MaxCapabilities limits the bytes of API versions that are stored for one cluster. A large cluster with many
+// operators has about 40 KiB, and one with a thousand definitions 90 KiB.
 const MaxCapabilities = 256 << 10
 
-// Capabilities are what a chart may ask of the cluster that it is rendered for.
+// Capabilities describe the cluster that a chart is rendered for.
 type Capabilities struct {
-	KubeVersion string   // such as v1.36.3; "" when it is not known
+	KubeVersion string   // such as v1.36.3; "" if unknown
 	APIVersions []string // sorted: group/version and group/version/Kind
 }
 
 // IsZero reports whether nothing is known.
 func (c Capabilities) IsZero() bool { return c.KubeVersion == "" && len(c.APIVersions) == 0 }
 
-// Hash names the content: equal hashes mean equal capabilities. It is "" when nothing is known.
+// Hash identifies the content: equal hashes mean equal capabilities. It is "" if nothing is known.
 func (c Capabilities) Hash() string {
 	if c.IsZero() {
 		return ""
@@ -30,8 +30,8 @@ func (c Capabilities) Hash() string {
 	return hex.EncodeToString(h.Sum(nil))[:32]
 }
 
-// Bounded returns c with its API versions sorted and each once, and as many of them as fit into
-// MaxCapabilities. Those that name a kind are left out first: few charts ask for them.
+// Bounded returns c with its API versions sorted, without duplicates, and limited to MaxCapabilities. It drops
+// entries with a kind first, because few charts use them.
 func (c Capabilities) Bounded() Capabilities {
 	all := slices.Compact(slices.Sorted(slices.Values(c.APIVersions)))
 	if sizeOf(all) > MaxCapabilities {
@@ -52,8 +52,8 @@ func sizeOf(texts []string) int {
 	return n
 }
 
-// namesKind reports whether an API version names a kind: v1/Pod or apps/v1/Deployment. Kinds begin with a
-// capital letter, and neither groups nor versions do.
+// namesKind reports whether an API version contains a kind, such as v1/Pod or apps/v1/Deployment. Kinds start
+// with a capital letter; groups and versions do not.
 func namesKind(api string) bool {
 	for i := len(api) - 1; i > 0; i-- {
 		if api[i-1] == '/' {

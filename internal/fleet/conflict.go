@@ -2,8 +2,8 @@ package fleet
 
 import "fmt"
 
-// ConflictError says that the state of something refuses what was asked for, and what would help.
-// Nothing was changed.
+// ConflictError means that the current state does not allow a request. Its message contains the remedy. Nothing
+// was changed.
 type ConflictError struct{ Reason string }
 
 func (e *ConflictError) Error() string { return e.Reason }

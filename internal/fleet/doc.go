@@ -1,6 +1,6 @@
-// Package fleet holds the nouns of Kedge and the rules that are true of them whatever stores,
-// carries or shows them. It imports the standard library only, so that every room may know it.
+// Package fleet contains the domain types of Kedge and the rules that apply to them, independent of storage,
+// transport, and presentation. It imports only the standard library, so that every package may import it.
 //
-// Nothing here talks to a database, a network or a cluster, and nothing here is safe for
-// concurrent mutation: values are passed by copy and owned by whoever holds them.
+// It does not access a database, a network, or a cluster. Values are passed by copy and are not safe for
+// concurrent mutation.
 package fleet

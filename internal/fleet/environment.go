@@ -5,22 +5,21 @@ import (
 	"time"
 )
 
-// DefaultEnvironment is the name of the environment that every tenant starts with. It selects
-// every agent of its tenant.
+// DefaultEnvironment is the name of the environment that every tenant has from the start. It selects every
+// agent of its tenant.
 const DefaultEnvironment = "default"
 
-// Environment is a named place to deploy to. An agent belongs to it when it is named in Agents,
-// or when MatchLabels is not empty and all of it is among the agent's labels; an environment
-// with neither selects every agent of its tenant.
+// Environment is a named set of agents. It selects an agent that is listed in Agents, or whose labels include
+// all of a non-empty MatchLabels. An environment with neither selects every agent of its tenant.
 type Environment struct {
-	ID          EnvironmentID
-	TenantID    TenantID
-	Name        string
-	Agents      []string // names, sorted
-	MatchLabels map[string]string
-	Suspension  Suspension
-	Spec        int64 // rises with every edit
-	CreatedAt   time.Time
+	ID           EnvironmentID
+	TenantID     TenantID
+	Name         string
+	Agents       []string // names, sorted
+	MatchLabels  map[string]string
+	Suspension   Suspension
+	SpecRevision int64 // rises with every edit
+	CreatedAt    time.Time
 }
 
 // Selects reports whether agent belongs to the environment.
@@ -45,24 +44,24 @@ func (e Environment) Selects(agent Agent) bool {
 	return true
 }
 
-// Grant lets another tenant deploy to an environment, within limits. The server refuses what is beyond
-// them, and so does the agent.
+// Grant lets another tenant deploy to an environment, within limits. Both the server and the agent enforce the
+// limits.
 type Grant struct {
 	ID            GrantID
 	TenantID      TenantID // the owner of the environment
 	EnvironmentID EnvironmentID
 	Environment   string   // its name; filled on reads
 	OwnerName     string   // filled on reads
-	Grantee       TenantID // who may deploy to it
+	Grantee       TenantID // the tenant that may deploy to it
 	GranteeName   string   // filled on reads
 	Limits        Limits
-	// ServiceAccount is who agents act as for deployments by this grant, "namespace/name", whatever those
-	// say themselves; "" leaves it to them.
+	// ServiceAccount is "namespace/name" of the account that agents impersonate for deployments that use this
+	// grant. It overrides their own setting; "" keeps it.
 	ServiceAccount string
 	CreatedAt      time.Time
 }
 
-// Applied is the policy of a deployment as it is by the grant.
+// Applied returns the policy of a deployment with the overrides of the grant.
 func (g Grant) Applied(p Policy) Policy {
 	if g.ServiceAccount != "" {
 		p.ServiceAccount = g.ServiceAccount

@@ -21,14 +21,14 @@ type FieldRule struct {
 	steps []string // unescaped; "*" is any
 }
 
-// ParseFieldRule reads a rule; the error says what is wrong with it.
+// ParseFieldRule parses a rule.
 func ParseFieldRule(text string) (FieldRule, error) {
 	if len(text) > maxFieldRule {
-		return FieldRule{}, fmt.Errorf("a rule of %d characters is longer than %d", len(text), maxFieldRule)
+		return FieldRule{}, fmt.Errorf("a rule has at most %[2]d characters, not %[1]d", len(text), maxFieldRule)
 	}
 	object, pointer, ok := strings.Cut(text, ":")
 	if !ok || !strings.HasPrefix(pointer, "/") || pointer == "/" {
-		return FieldRule{}, fmt.Errorf(`%q is no rule: write KIND[/NAME]:/field/…, such as "Deployment.apps/web:/spec/replicas"`, text)
+		return FieldRule{}, fmt.Errorf(`%q is not a rule: write KIND[/NAME]:/field/…, such as "Deployment.apps/web:/spec/replicas"`, text)
 	}
 	kind, name, named := strings.Cut(object, "/")
 	if !kindPattern.MatchString(kind) {
@@ -47,7 +47,7 @@ func ParseFieldRule(text string) (FieldRule, error) {
 	return FieldRule{kind: Limits{Kinds: []string{kind}}, name: name, steps: steps}, nil
 }
 
-// Matches reports whether the rule speaks of an object.
+// Matches reports whether the rule applies to an object.
 func (r FieldRule) Matches(ref ObjectRef) bool {
 	if !r.kind.allowsKind(ref) {
 		return false
@@ -59,8 +59,8 @@ func (r FieldRule) Matches(ref ObjectRef) bool {
 	return err == nil && ok
 }
 
-// Remove takes the field out of an object, in place. Lists keep their length: what a rule names of an
-// item is taken out of the item, and a whole item becomes nil.
+// Remove removes the field from an object, in place. Lists keep their length: a rule removes fields inside an
+// item, and sets a whole item to nil.
 func (r FieldRule) Remove(object map[string]any) { remove(object, r.steps) }
 
 func remove(value any, steps []string) {

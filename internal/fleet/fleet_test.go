@@ -16,14 +16,14 @@ func TestEnvironmentSelects(t *testing.T) {
 		env    fleet.Environment
 		want   bool
 	}{
-		"Everything":    {"neither names nor labels select every agent", fleet.Environment{TenantID: "ten-a"}, true},
+		"Everything":    {"without names and labels, every agent is selected", fleet.Environment{TenantID: "ten-a"}, true},
 		"ByName":        {"a named agent belongs", fleet.Environment{TenantID: "ten-a", Agents: []string{"paris"}}, true},
-		"OtherName":     {"naming others leaves it out", fleet.Environment{TenantID: "ten-a", Agents: []string{"rome"}}, false},
+		"OtherName":     {"other names do not select it", fleet.Environment{TenantID: "ten-a", Agents: []string{"rome"}}, false},
 		"AllLabels":     {"all labels match", fleet.Environment{TenantID: "ten-a", MatchLabels: map[string]string{"region": "eu", "tier": "prod"}}, true},
 		"OneLabelOff":   {"one label differs", fleet.Environment{TenantID: "ten-a", MatchLabels: map[string]string{"region": "eu", "tier": "dev"}}, false},
 		"MissingLabel":  {"an absent label is not an empty one", fleet.Environment{TenantID: "ten-a", MatchLabels: map[string]string{"zone": ""}}, false},
 		"NameOrLabels":  {"a name is enough even if labels do not match", fleet.Environment{TenantID: "ten-a", Agents: []string{"paris"}, MatchLabels: map[string]string{"tier": "dev"}}, true},
-		"ForeignTenant": {"the wall comes first", fleet.Environment{TenantID: "ten-b"}, false},
+		"ForeignTenant": {"the tenant is checked first", fleet.Environment{TenantID: "ten-b"}, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -52,13 +52,13 @@ func TestTargetOfALostAgentReadsStaleNeverHealthy(t *testing.T) {
 		health   fleet.Health
 		since    time.Time
 	}{
-		"Connected":      {"what it says is how it is", target, fleet.Presence{Connected: true, LastSeen: time.Unix(50, 0)}, fleet.HealthCurrent, time.Time{}},
-		"Lost":           {"it was heard of after its last report", target, fleet.Presence{LastSeen: time.Unix(200, 0)}, fleet.HealthStale, time.Unix(200, 0)},
-		"Crashed":        {"the last report is later than what a crash left behind", target, fleet.Presence{LastSeen: time.Unix(50, 0)}, fleet.HealthStale, time.Unix(100, 0)},
-		"EnrolledAnew":   {"another agent, which has never connected, has taken the target up", target, fleet.Presence{}, fleet.HealthStale, time.Unix(100, 0)},
-		"NeverConnected": {"nothing was ever known", unheard, fleet.Presence{}, fleet.HealthUnknown, time.Time{}},
-		"LostAtOnce":     {"it was there, and has said nothing of this target", unheard, fleet.Presence{LastSeen: time.Unix(50, 0)}, fleet.HealthStale, time.Unix(50, 0)},
-		"Silent":         {"it is there, and has said nothing yet", unheard, fleet.Presence{Connected: true}, fleet.HealthUnknown, time.Time{}},
+		"Connected":      {"the report of a connected agent is current", target, fleet.Presence{Connected: true, LastSeen: time.Unix(50, 0)}, fleet.HealthCurrent, time.Time{}},
+		"Lost":           {"it was seen after its last report", target, fleet.Presence{LastSeen: time.Unix(200, 0)}, fleet.HealthStale, time.Unix(200, 0)},
+		"Crashed":        {"the last report is later than the last contact that a crash left", target, fleet.Presence{LastSeen: time.Unix(50, 0)}, fleet.HealthStale, time.Unix(100, 0)},
+		"EnrolledAnew":   {"the target moved to another agent, which never connected", target, fleet.Presence{}, fleet.HealthStale, time.Unix(100, 0)},
+		"NeverConnected": {"there was no report", unheard, fleet.Presence{}, fleet.HealthUnknown, time.Time{}},
+		"LostAtOnce":     {"it was connected and has not reported this target", unheard, fleet.Presence{LastSeen: time.Unix(50, 0)}, fleet.HealthStale, time.Unix(50, 0)},
+		"Silent":         {"it is connected and has not reported yet", unheard, fleet.Presence{Connected: true}, fleet.HealthUnknown, time.Time{}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {

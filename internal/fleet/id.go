@@ -5,32 +5,32 @@ import (
 	"strings"
 )
 
-// Identifiers are opaque, unique over the whole fleet, at most 24 characters of [a-z0-9-], and so
-// valid as Kubernetes label values and as parts of object names.
+// Identifiers are opaque, unique in the whole fleet, and at most 24 characters of [a-z0-9-], so they are valid
+// as Kubernetes label values and as parts of object names.
 type (
-	// TenantID names a tenant.
+	// TenantID identifies a tenant.
 	TenantID string
-	// AgentID names an agent.
+	// AgentID identifies an agent.
 	AgentID string
-	// TokenID names a token.
+	// TokenID identifies a token.
 	TokenID string
-	// EnvironmentID names an environment.
+	// EnvironmentID identifies an environment.
 	EnvironmentID string
-	// RepositoryID names a repository.
+	// RepositoryID identifies a repository.
 	RepositoryID string
-	// DeploymentID names a deployment.
+	// DeploymentID identifies a deployment.
 	DeploymentID string
-	// TargetID names a target.
+	// TargetID identifies a target.
 	TargetID string
-	// SessionID names a session.
+	// SessionID identifies a session.
 	SessionID string
-	// GrantID names a grant.
+	// GrantID identifies a grant.
 	GrantID string
-	// CredentialID names a credential.
+	// CredentialID identifies a credential.
 	CredentialID string
-	// RunID names a sync run.
+	// RunID identifies a sync run.
 	RunID string
-	// OperationID names an operation.
+	// OperationID identifies an operation.
 	OperationID string
 )
 
@@ -39,28 +39,28 @@ func newID(prefix string) string {
 	return prefix + "-" + strings.ToLower(rand.Text()[:20])
 }
 
-// NewTenantID makes a fresh one.
+// NewTenantID returns a new id.
 func NewTenantID() TenantID { return TenantID(newID("ten")) }
 
-// NewAgentID makes a fresh one.
+// NewAgentID returns a new id.
 func NewAgentID() AgentID { return AgentID(newID("agt")) }
 
-// NewTokenID makes a fresh one.
+// NewTokenID returns a new id.
 func NewTokenID() TokenID { return TokenID(newID("tok")) }
 
-// NewEnvironmentID makes a fresh one.
+// NewEnvironmentID returns a new id.
 func NewEnvironmentID() EnvironmentID { return EnvironmentID(newID("env")) }
 
-// NewRepositoryID makes a fresh one.
+// NewRepositoryID returns a new id.
 func NewRepositoryID() RepositoryID { return RepositoryID(newID("rep")) }
 
-// NewDeploymentID makes a fresh one.
+// NewDeploymentID returns a new id.
 func NewDeploymentID() DeploymentID { return DeploymentID(newID("dep")) }
 
-// NewTargetID makes a fresh one.
+// NewTargetID returns a new id.
 func NewTargetID() TargetID { return TargetID(newID("tgt")) }
 
-// NewSessionID makes a fresh one.
+// NewSessionID returns a new id.
 func NewSessionID() SessionID { return SessionID(newID("ses")) }
 
 // NewGrantID returns a new id.

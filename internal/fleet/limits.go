@@ -6,17 +6,17 @@ import (
 	"strings"
 )
 
-// MaxLimits bounds each list of Limits.
+// MaxLimits is the maximum length of each list of Limits.
 const MaxLimits = 256
 
-// kindPattern is a kind, or *, and its group unless that is the core one.
+// kindPattern matches a kind, or *, with its group unless it is the core group.
 var kindPattern = regexp.MustCompile(`^(\*|[A-Z][A-Za-z0-9]*)(\.[a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$`)
 
-// Limits bounds what a deployment may touch. Zero fields mean everything.
+// Limits restricts the objects that a deployment may touch. Empty fields mean no restriction.
 type Limits struct {
-	Namespaces []string // sorted; then cluster-scoped kinds are beyond the limit
-	// Kinds are "Deployment.apps", "ConfigMap" (of the core group), "*.example.com" (every kind of
-	// just that group) or "*"; sorted.
+	Namespaces []string // sorted; if set, cluster-scoped kinds are not allowed
+	// Kinds are "Deployment.apps", "ConfigMap" (of the core group), "*.example.com" (every kind of exactly that
+	// group), or "*"; sorted.
 	Kinds []string
 }
 
@@ -42,8 +42,8 @@ func (l Limits) Check(field string) error {
 	return nil
 }
 
-// Allows reports whether an object is within the limits. The namespace of ref is the one that the
-// object ends up in; namespaced says whether its kind has namespaces.
+// Allows reports whether an object is within the limits. The namespace of ref is the one that the object gets;
+// namespaced tells whether its kind has namespaces.
 func (l Limits) Allows(ref ObjectRef, namespaced bool) bool {
 	return l.allowsNamespace(ref, namespaced) && l.allowsKind(ref)
 }
@@ -62,7 +62,7 @@ func (l Limits) allowsKind(ref ObjectRef) bool {
 	})
 }
 
-// Refusal says in words why Allows refuses an object; "" when it does not.
+// Refusal returns the message why Allows refuses an object, or "".
 func (l Limits) Refusal(ref ObjectRef, namespaced bool) string {
 	switch {
 	case !l.allowsKind(ref):

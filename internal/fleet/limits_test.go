@@ -26,8 +26,8 @@ func TestLimitsAllow(t *testing.T) {
 		"Nothing":         {"no limit allows everything", fleet.Limits{}, role, false, true},
 		"Namespace":       {"the namespace is listed", fleet.Limits{Namespaces: []string{"blog", "shop"}}, configMap, true, true},
 		"OtherNamespace":  {"the namespace is not listed", fleet.Limits{Namespaces: []string{"blog"}}, configMap, true, false},
-		"ClusterScoped":   {"no namespace is not one of those listed", fleet.Limits{Namespaces: []string{"shop"}}, role, false, false},
-		"StrayNamespace":  {"the cluster knows whether the kind has namespaces, not the text", fleet.Limits{Namespaces: []string{"shop"}}, configMap, false, false},
+		"ClusterScoped":   {"an empty namespace is not in the list", fleet.Limits{Namespaces: []string{"shop"}}, role, false, false},
+		"StrayNamespace":  {"the cluster decides whether the kind has namespaces, not the manifest", fleet.Limits{Namespaces: []string{"shop"}}, configMap, false, false},
 		"NoNamespace":     {"an empty namespace is none", fleet.Limits{Namespaces: []string{"shop"}}, fleet.ObjectRef{Kind: "ConfigMap"}, true, false},
 		"CoreKind":        {"a kind without group is of the core group", fleet.Limits{Kinds: []string{"ConfigMap"}}, configMap, true, true},
 		"KindOfGroup":     {"kind and group match", fleet.Limits{Kinds: []string{"ConfigMap", "Deployment.apps"}}, deployment, true, true},
@@ -63,14 +63,14 @@ func TestLimitsAreChecked(t *testing.T) {
 		t.Errorf("Check() = %v, want nil", err)
 	}
 	for reason, bad := range map[string]fleet.Limits{
-		"a namespace has no pattern": {Namespaces: []string{"team-*"}},
-		"an empty namespace is none": {Namespaces: []string{""}},
-		"a kind begins upper-case":   {Kinds: []string{"configmaps"}},
-		"a kind has no pattern":      {Kinds: []string{"Config*"}},
-		"a group is not empty":       {Kinds: []string{"ConfigMap."}},
-		"an empty kind is none":      {Kinds: []string{""}},
-		"memory is bounded":          {Kinds: slices.Repeat([]string{"*"}, fleet.MaxLimits+1)},
-		"a name is bounded":          {Kinds: []string{"K." + strings.Repeat("x", 300)}},
+		"a namespace has no pattern":          {Namespaces: []string{"team-*"}},
+		"an empty namespace is none":          {Namespaces: []string{""}},
+		"a kind starts with a capital letter": {Kinds: []string{"configmaps"}},
+		"a kind has no pattern":               {Kinds: []string{"Config*"}},
+		"a group is not empty":                {Kinds: []string{"ConfigMap."}},
+		"an empty kind is none":               {Kinds: []string{""}},
+		"memory is bounded":                   {Kinds: slices.Repeat([]string{"*"}, fleet.MaxLimits+1)},
+		"a name is bounded":                   {Kinds: []string{"K." + strings.Repeat("x", 300)}},
 	} {
 		var invalid *fleet.InvalidError
 		if err := bad.Check("limits"); !errors.As(err, &invalid) {

@@ -2,18 +2,18 @@ package fleet
 
 import "time"
 
-// Person is somebody who has logged in. Memberships, sessions and the audit log go by Name; who that
-// is, Issuer and Subject say, which the identity provider never gives to anybody else. A name is
-// bound to them at the first login, so that somebody who is called the same later inherits nothing.
+// Person is a person who has logged in. Memberships, sessions, and the audit log refer to Name. Issuer and
+// Subject identify the person: the identity provider never reuses them. A name is bound to them at the first
+// login, so that another person who gets the same name later inherits nothing.
 type Person struct {
-	Name        string // what the claim said that people are named by
+	Name        string // value of the claim that names people
 	Issuer      string // URL of the identity provider
 	Subject     string // its claim sub
-	DisplayName string // for the eye alone
+	DisplayName string // for display only
 	CreatedAt   time.Time
-	LoggedInAt  time.Time // the last time
-	Sessions    int       // that are open; filled in by listings
+	LoggedInAt  time.Time // time of the last login
+	Sessions    int       // number of open sessions; filled in by listings
 }
 
-// Is reports whether two logins are by the same person.
+// Is reports whether two logins belong to the same person.
 func (p Person) Is(other Person) bool { return p.Issuer == other.Issuer && p.Subject == other.Subject }

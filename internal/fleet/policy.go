@@ -8,54 +8,54 @@ import (
 	"time"
 )
 
-// Policy says how a deployment is applied.
+// Policy defines how a deployment is applied.
 type Policy struct {
-	// Prune deletes objects that have left the source.
+	// Prune deletes objects that left the source.
 	Prune bool
-	// Adopt takes over existing objects that nobody owns.
+	// Adopt takes over existing objects that have no owner.
 	Adopt bool
-	// AllowEmpty accepts a source that holds no object; otherwise that is an error.
+	// AllowEmpty accepts a source without objects; otherwise this is an error.
 	AllowEmpty bool
 	// Manual waits for a SyncRun instead of following the source.
 	Manual bool
 	// PruneOnDetach deletes the objects of a target that leaves the environment; otherwise they stay.
 	PruneOnDetach bool
 
-	// Force takes fields over that another manager owns; otherwise they are a conflict.
+	// Force takes over fields of other field managers; otherwise they are conflicts.
 	Force bool
-	// Replace deletes an object and creates it anew when a field that cannot be changed has to be;
-	// otherwise that is an error. Protected kinds are never replaced.
+	// Replace deletes and recreates an object if an immutable field changes; otherwise this is an error.
+	// Protected kinds are never replaced.
 	Replace bool
-	// DryRun has the API server say what would change, and changes nothing.
+	// DryRun asks the API server what would change, and changes nothing.
 	DryRun bool
-	// Drift says what is done about objects that are changed in the cluster.
+	// Drift defines how drift in the cluster is handled.
 	Drift DriftMode
 	// Ignore names fields that may differ from the source: see FieldRule.
 	Ignore []string
-	// ServiceAccount is who the agent acts as, "namespace/name"; "" means as itself.
+	// ServiceAccount is "namespace/name" of the account that the agent impersonates; "" means the agent itself.
 	ServiceAccount string
-	// Propagation says what becomes of the dependents of what is deleted.
+	// Propagation is the propagation policy of deletions.
 	Propagation Propagation
-	// PruneTimeout is how long a deletion may take before it is called failed; 0 means for ever.
+	// PruneTimeout is how long a deletion may take before it counts as failed; 0 means no limit.
 	PruneTimeout time.Duration
-	// ReadyTimeout is how long objects may take to be ready before they are called failed; 0 means for
-	// ever. Neither timeout ends anything: what gets there later is taken for what it is.
+	// ReadyTimeout is how long objects may take to become ready before they count as failed; 0 means no limit.
+	// Neither timeout aborts anything: a later success replaces the failure.
 	ReadyTimeout time.Duration
-	// PruneLimit bounds what a change of the source may delete without being confirmed.
+	// PruneLimit limits what a change of the source may delete without a confirmation.
 	PruneLimit PruneLimit
-	// CreateNamespace creates the namespace of the deployment where it is missing. It is a protected kind like
-	// every Namespace: it is never deleted with the deployment.
+	// CreateNamespace creates the namespace of the deployment if it is missing. Like every Namespace, it is a
+	// protected kind: it is never deleted with the deployment.
 	CreateNamespace bool
 }
 
-// PruneLimit is exceeded by more objects than Objects that are also more than Percent of what the
-// target holds. The zero value is DefaultPruneLimit.
+// PruneLimit is exceeded if a change deletes more than Objects objects and also more than Percent percent of
+// the objects of the target. The zero value means DefaultPruneLimit.
 type PruneLimit struct{ Objects, Percent int }
 
-// DefaultPruneLimit holds for deployments that name none.
+// DefaultPruneLimit applies to deployments without their own limit.
 var DefaultPruneLimit = PruneLimit{Objects: 10, Percent: 30}
 
-// Exceeded reports whether deleting some of all objects has to be confirmed.
+// Exceeded reports whether a deletion of some of all objects needs a confirmation.
 func (l PruneLimit) Exceeded(some, all int) bool {
 	if l == (PruneLimit{}) {
 		l = DefaultPruneLimit
@@ -63,27 +63,27 @@ func (l PruneLimit) Exceeded(some, all int) bool {
 	return some > l.Objects && some*100 > all*l.Percent
 }
 
-// DriftMode says what is done about objects that are changed in the cluster.
+// DriftMode defines how drift in the cluster is handled.
 type DriftMode string
 
 // The drift modes; the empty one is DriftCorrect.
 const (
-	DriftCorrect DriftMode = "correct" // put right at once
-	DriftReport  DriftMode = "report"  // said, and left until the source changes
-	DriftIgnore  DriftMode = "ignore"  // neither said nor put right until the source changes
+	DriftCorrect DriftMode = "correct" // corrected immediately
+	DriftReport  DriftMode = "report"  // reported, and left until the source changes
+	DriftIgnore  DriftMode = "ignore"  // neither reported nor corrected until the source changes
 )
 
-// Propagation says what becomes of the dependents of a deleted object, in the words of Kubernetes.
+// Propagation is the propagation policy of deletions, as in Kubernetes.
 type Propagation string
 
-// The propagations; the empty one is PropagationBackground.
+// The propagation policies; the empty one is PropagationBackground.
 const (
 	PropagationBackground Propagation = "Background"
 	PropagationForeground Propagation = "Foreground"
 	PropagationOrphan     Propagation = "Orphan"
 )
 
-// The bounds of a policy.
+// The limits of a policy.
 const (
 	MaxIgnore     = 64
 	maxFieldRule  = 512
@@ -91,7 +91,7 @@ const (
 	maxPruneLimit = 100_000
 )
 
-// OrDefault is the policy with the words that empty ones stand for.
+// OrDefault returns the policy with explicit defaults.
 func (m DriftMode) OrDefault() DriftMode {
 	if m == "" {
 		return DriftCorrect
@@ -99,7 +99,7 @@ func (m DriftMode) OrDefault() DriftMode {
 	return m
 }
 
-// OrDefault is the propagation that p stands for.
+// OrDefault returns p or the default.
 func (p Propagation) OrDefault() Propagation {
 	if p == "" {
 		return PropagationBackground
@@ -107,15 +107,15 @@ func (p Propagation) OrDefault() Propagation {
 	return p
 }
 
-// Equal reports whether two policies are the same to everybody.
+// Equal reports whether two policies are equal.
 func (p Policy) Equal(o Policy) bool {
 	return p.ToAgent().equal(o.ToAgent()) && p.Manual == o.Manual && p.PruneOnDetach == o.PruneOnDetach
 }
 
-// SameToAgent reports whether two policies are the same to an agent.
+// SameToAgent reports whether two policies are equal for an agent.
 func (p Policy) SameToAgent(o Policy) bool { return p.ToAgent().equal(o.ToAgent()) }
 
-// ToAgent is what an agent has to know of a policy; the rest is the business of the server.
+// ToAgent returns the part of a policy that agents need. Only the server uses the rest.
 func (p Policy) ToAgent() Policy {
 	p.Manual, p.PruneOnDetach = false, false
 	return p
@@ -130,19 +130,19 @@ func (p Policy) equal(o Policy) bool {
 		p.CreateNamespace == o.CreateNamespace
 }
 
-// Check returns an InvalidError that names the field, below field, of what could never work.
+// Check returns an InvalidError with the invalid field, below field.
 func (p Policy) Check(field string) error {
 	var wrong []error
 	add := func(name, format string, args ...any) { wrong = append(wrong, Invalid(field+name, format, args...)) }
 	switch p.Drift {
 	case "", DriftCorrect, DriftReport, DriftIgnore:
 	default:
-		add(".drift", "%q is none of correct, report and ignore", p.Drift)
+		add(".drift", "%q is not one of correct, report and ignore", p.Drift)
 	}
 	switch p.Propagation {
 	case "", PropagationBackground, PropagationForeground, PropagationOrphan:
 	default:
-		add(".propagation", "%q is none of Background, Foreground and Orphan", p.Propagation)
+		add(".propagation", "%q is not one of Background, Foreground and Orphan", p.Propagation)
 	}
 	if p.PruneTimeout < 0 || p.PruneTimeout > MaxTimeout {
 		add(".pruneTimeout", "%v is not between 0 and %v", p.PruneTimeout, MaxTimeout)

@@ -2,21 +2,21 @@ package fleet
 
 import "fmt"
 
-// InvalidError is a user's mistake in what they asked for. Nothing was changed.
+// InvalidError is a mistake in the request of a user. Nothing was changed.
 type InvalidError struct {
 	Field   string // name of the field in the API, such as "source.path"
-	Problem string // what is wrong with it and what would be right
+	Problem string // the mistake and its remedy
 }
 
 func (e *InvalidError) Error() string { return fmt.Sprintf("%s: %s", e.Field, e.Problem) }
 
-// Invalid makes an InvalidError.
+// Invalid returns an InvalidError.
 func Invalid(field, format string, args ...any) error {
 	return &InvalidError{Field: field, Problem: fmt.Sprintf(format, args...)}
 }
 
-// Problems are all that is wrong by err, in its order: an error may join several. An error that is not the
-// user's mistake is not among them.
+// Problems returns all InvalidErrors in err, in order: an error may join several. Other errors are not
+// included.
 func Problems(err error) []*InvalidError {
 	switch e := err.(type) { //nolint:errorlint // the tree is walked, not searched
 	case nil:

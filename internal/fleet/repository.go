@@ -10,31 +10,32 @@ type Repository struct {
 	ID           RepositoryID
 	TenantID     TenantID
 	URL          string
-	CredentialID CredentialID // "" when it is read without one
+	CredentialID CredentialID // "" if none is needed
 	Submodules   bool         // whether paths may lead into submodules
-	// Signers are who must have signed a commit or tag for it to be used: lines of an allowed_signers
-	// file and armored OpenPGP keys. "" asks for no signature.
-	Signers   string
-	Spec      int64 // rises with every edit
-	CreatedAt time.Time
-	CheckedAt time.Time // since when Error is what it is; zero before the first look
-	Error     string    // why it cannot be read; "" when it can
-	// ErrorReason identifies Error, as one of the reasons of package gitsource; "" when trying again may help.
-	ErrorReason string
+	// Signers are the trusted signers of commits and tags: lines of an allowed_signers file and armored OpenPGP
+	// keys. "" requires no signature.
+	Signers      string
+	SpecRevision int64 // rises with every edit
+	CreatedAt    time.Time
+	CheckedAt    time.Time // when it was last checked; zero before the first check
+	StateSince   time.Time // since when it can, or cannot, be read; zero before the first check
+	Error        string    // why it cannot be read; "" if it can
+	// ErrorReason identifies Error; "" when a retry may help.
+	ErrorReason Reason
 }
 
-// State is the reason of the state of the repository; never "".
+// State returns the reason of the state of the repository; never "".
 func (r Repository) State() Reason {
 	switch {
 	case r.Error != "":
-		return cmp.Or(Reason(r.ErrorReason), ReasonRepositoryUnreadable)
+		return cmp.Or(r.ErrorReason, ReasonRepositoryUnreadable)
 	case r.CheckedAt.IsZero():
 		return ReasonNotChecked
 	}
 	return ReasonRepositoryReadable
 }
 
-// CredentialKind says how a credential is used.
+// CredentialKind defines how a credential is used.
 type CredentialKind string
 
 // The kinds of credential.
@@ -43,23 +44,23 @@ const (
 	CredentialSSH   CredentialKind = "ssh"   // private key and known hosts
 )
 
-// Credential is how a tenant reads repositories. Its secret is write-only: no read returns it.
+// Credential gives a tenant access to repositories. Its secret is write-only: no read returns it.
 type Credential struct {
-	ID         CredentialID
-	TenantID   TenantID
-	Name       string // RFC 1123 label, unique in its tenant
-	Kind       CredentialKind
-	Username   string
-	KnownHosts string // lines of a known_hosts file, for SSH
-	Sealed     Sealed // password, token or private key
-	Spec       int64  // rises with every edit
-	CreatedAt  time.Time
-	UpdatedAt  time.Time
+	ID           CredentialID
+	TenantID     TenantID
+	Name         string // RFC 1123 label, unique in its tenant
+	Kind         CredentialKind
+	Username     string
+	KnownHosts   string // lines of a known_hosts file, for SSH
+	Sealed       Sealed // password, token or private key
+	SpecRevision int64  // rises with every edit
+	CreatedAt    time.Time
+	UpdatedAt    time.Time
 }
 
-// Sealed is a secret encrypted under a key of its own, which is encrypted under a key of the server.
+// Sealed is a secret encrypted with its own data key, which is encrypted with a key of the server.
 type Sealed struct {
-	KeyID string // which key of the server
+	KeyID string // identifies the key of the server
 	Key   []byte // the data key, encrypted
 	Data  []byte // the secret, encrypted
 }

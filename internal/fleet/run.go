@@ -2,7 +2,7 @@ package fleet
 
 import "time"
 
-// RunKind is what a SyncRun was asked to do.
+// RunKind is the action of a SyncRun.
 type RunKind string
 
 // The kinds of run.
@@ -11,7 +11,7 @@ const (
 	RunRollback RunKind = "rollback" // to a kept revision; needs no Git
 )
 
-// RunPhase is how far a SyncRun has come.
+// RunPhase is the progress of a SyncRun.
 type RunPhase string
 
 // The phases: Pending ─▶ Running ─▶ Succeeded | Failed | Terminated; Pending ─▶ Terminated.
@@ -23,10 +23,11 @@ const (
 	RunTerminated RunPhase = "Terminated"
 )
 
-// Done reports whether nothing follows.
+// Done reports whether the phase is final.
 func (p RunPhase) Done() bool { return p == RunSucceeded || p == RunFailed || p == RunTerminated }
 
-// SyncRun is an explicit request. Those of one deployment run one after another, in order.
+// SyncRun is an explicit request to sync or to roll back. The runs of one deployment are executed one after
+// another.
 type SyncRun struct {
 	ID           RunID
 	TenantID     TenantID
@@ -34,18 +35,21 @@ type SyncRun struct {
 	Deployment   string // its name; filled on reads
 	Seq          int64  // order within the deployment, from 1
 	Kind         RunKind
-	Revision     string // as asked for: a branch, tag or commit; "" is the deployment's own
+	Revision     string // as requested: a branch, tag, or commit; "" is the revision of the deployment
 	Kept         int64  // for a rollback: Revision.Seq
 	Phase        RunPhase
-	Reason       Reason // why it is in its phase
+	Reason       Reason // the cause of the phase
 	Message      string
-	Commit       string // what was resolved; "" before it runs
+	Commit       string // the resolved commit; "" before the run starts
 	By           string
 	CreatedAt    time.Time
 	StartedAt    time.Time
 	FinishedAt   time.Time
 	OperationID  OperationID
 }
+
+// Cause returns the reason and the message of the phase.
+func (r SyncRun) Cause() Cause { return Cause{r.Reason, r.Message} }
 
 // RunTarget is what a run waits for on one target.
 type RunTarget struct {
@@ -57,7 +61,7 @@ type RunTarget struct {
 	Message  string
 }
 
-// OperationState is how far an Operation has come.
+// OperationState is the progress of an Operation.
 type OperationState string
 
 // The states of an operation.
@@ -68,16 +72,16 @@ const (
 	OperationFailed     OperationState = "Failed"
 )
 
-// Done reports whether nothing follows.
+// Done reports whether the state is final.
 func (s OperationState) Done() bool { return s == OperationCompleted || s == OperationFailed }
 
-// Operation is tracked asynchronous work: what a 202 answer links to.
+// Operation is tracked asynchronous work; a 202 response links to it.
 type Operation struct {
 	ID         OperationID
 	TenantID   TenantID
 	Action     string // "deployment.delete", "deployment.sync", "deployment.rollback", …
-	Kind       string // of the resource
-	Name       string // of the resource
+	Kind       string // kind of the resource
+	Name       string // name of the resource
 	ResourceID string
 	State      OperationState
 	Message    string

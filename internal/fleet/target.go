@@ -5,74 +5,75 @@ import (
 	"time"
 )
 
-// Version orders the states of one target. The epoch changes when a database is restored, the
-// generation with every change of what is desired.
+// Version orders the states of one target. The epoch changes when a database is restored, the generation with
+// every change of the desired state.
 type Version struct {
 	Epoch      int64
 	Generation int64
 }
 
-// Compare is negative when v is older than o, positive when it is newer.
+// Compare returns a negative number if v is older than o, and a positive one if it is newer.
 func (v Version) Compare(o Version) int {
 	return cmp.Or(cmp.Compare(v.Epoch, o.Epoch), cmp.Compare(v.Generation, o.Generation))
 }
 
-// Desired is what a target shall be.
+// Desired is the desired state of a target.
 type Desired struct {
 	Version
-	Digest    string // of the bundle; "" when nothing was rendered yet or on a tombstone
-	Commit    string // where the bundle came from
+	Digest    string // digest of the bundle; "" before the first render and for tombstones
+	Commit    string // commit of the bundle
 	Namespace string
 	Policy    Policy
-	// SourceRevision is that of the deployment when the bundle was chosen. While the deployment has another one,
-	// bundle, namespace and policy stay together as they are.
+	// SourceRevision is the one of the deployment when the bundle was chosen. While the deployment has another
+	// one, bundle, namespace, and policy do not change.
 	SourceRevision int64
-	// HoldPrune keeps everything that has left the bundle: the server found the agent ahead of itself, or the
-	// agent was enrolled again. The agent marks what it keeps so, and holds it until it is confirmed.
+	// HoldPrune keeps every object that left the bundle: the agent was ahead of the server, or it was enrolled
+	// again. The agent reports these objects as held and keeps them until their deletion is confirmed.
 	HoldPrune bool
-	// Consent says that an edit of the deployment itself has brought this state, so that what it no
-	// longer names may be deleted whatever PruneLimit says; protected kinds are held all the same.
+	// Consent means that an edit of the deployment itself caused this state, so PruneLimit does not apply.
+	// Protected kinds are still held.
 	Consent bool
-	// Confirmed names objects, as ObjectRef.String does, whose held deletion a user has confirmed for
-	// just this bundle. Protected kinds are deleted only so.
+	// Confirmed has names, as from ObjectRef.String, of objects whose held deletion a user has confirmed for
+	// exactly this bundle. Protected kinds are deleted only in this way.
 	Confirmed []string
-	// Tombstone asks for the objects of this target to be deleted, and says that the deployment
-	// was deleted on purpose. Nothing else does.
+	// Tombstone requests the deletion of the objects of this target because the deployment was deleted. Nothing
+	// else does.
 	Tombstone bool
-	// HandOvers names what has left the target and other deployments on its agent want, or may want: the
-	// agent keeps that until they have taken it over.
+	// HandOvers names objects that left the target and that other deployments on the agent want, or may want.
+	// The agent keeps them until they are taken over.
 	HandOvers []HandOver
-	// Detached asks the agent to let go: the objects stay as they are, and nobody manages them.
+	// Detached asks the agent to stop managing the objects, which stay unchanged.
 	Detached bool
-	// Limits of the grant by which the target is on another tenant's agent; filled on reads.
+	// Limits are those of the grant through which the target is on an agent of another tenant; filled on reads.
 	Limits Limits
 }
 
-// SyncState says whether the cluster holds what is desired.
+// SyncState tells whether the cluster matches the desired state.
 type SyncState string
 
 // The sync states of a target.
 const (
-	SyncPending SyncState = "Pending" // nothing to apply yet, or not yet heard of
+	SyncPending SyncState = "Pending" // nothing to apply yet, or no report yet
 	SyncSyncing SyncState = "Syncing" // being applied
 	SyncSynced  SyncState = "Synced"  // every object is as desired
 	SyncFailed  SyncState = "Failed"  // at least one object could not be applied
-	SyncDeleted SyncState = "Deleted" // a tombstone was carried out
+	SyncDeleted SyncState = "Deleted" // a tombstone is carried out
 	SyncRewound SyncState = "Rewound" // the agent is ahead of the server: see invariant 4
-	// SyncOutOfSync is Kedge's own view: a newer revision is there and waits, for a sync run, for the
-	// end of a suspension, or for the release of a pin. An agent says it of what it found changed and
-	// leaves so, because the policy is to report drift or to try only, or because deletions wait to be confirmed.
+	// SyncOutOfSync means that a newer revision exists and waits for a sync run, for the end of a suspension,
+	// or for the release of a pin. Agents report it if drift is not corrected, because the policy only reports
+	// drift or is a preview, or because deletions wait for a confirmation.
 	SyncOutOfSync SyncState = "OutOfSync"
-	SyncDetached  SyncState = "Detached" // let go: its objects stay and are listed
-	// SyncHeld is said of objects only: not in the source any more, and kept until a user confirms that
-	// they may be deleted.
+	SyncDetached  SyncState = "Detached" // unmanaged: its objects stay and are listed
+	// SyncHeld is a state of objects only: the object left the source and is kept until a user confirms its
+	// deletion.
 	SyncHeld SyncState = "Held"
 )
 
-// Health is the state of objects in the words of kstatus.
+// Health is the state of objects as defined by kstatus.
 type Health string
 
-// The health words. Stale is Kedge's own: the agent has not been heard of, so nothing is known.
+// The values of Health. Stale is specific to Kedge: the agent is not connected, so the current state is
+// unknown.
 const (
 	HealthCurrent     Health = "Current"
 	HealthInProgress  Health = "InProgress"
@@ -89,7 +90,7 @@ var healthRank = map[Health]int{
 	HealthUnknown: 4, HealthStale: 5, HealthFailed: 6,
 }
 
-// Worst returns the worse of two; the empty health is better than any.
+// Worst returns the worse of two; "" is better than any other.
 func Worst(a, b Health) Health {
 	if a == "" {
 		return b
@@ -100,47 +101,49 @@ func Worst(a, b Health) Health {
 	return b
 }
 
-// Target is one deployment on one agent: the unit that everything is counted in.
+// Target is one deployment on one agent, the unit of delivery and status.
 type Target struct {
 	ID             TargetID
 	TenantID       TenantID
 	DeploymentID   DeploymentID
-	AgentTenant    TenantID // not TenantID when the environment was granted
-	AgentID        AgentID  // "" when the agent was deleted; AgentName tells which
+	AgentTenant    TenantID // differs from TenantID if the environment was granted
+	AgentID        AgentID  // "" if the agent was deleted; AgentName has its name
 	DeploymentName string   // filled on reads
 	AgentName      string
-	GrantID        GrantID // "" when the environment is the tenant's own
-	Variant        string  // Variant.Name; "" when the deployment has none, NoVariant with VariantError
-	// VariantError is why there is no variant for the agent, such as a label that it does not have. The target keeps
-	// what it has.
+	GrantID        GrantID // "" if the environment belongs to the tenant
+	Variant        string  // Variant.Name; "" if the deployment has none, NoVariant together with VariantError
+	// VariantError is why there is no variant for the agent, such as a missing label. The target keeps its
+	// state.
 	VariantError string
-	// DetachedAt is when it left the environment; Why says how. Zero while it belongs.
+	// DetachedAt is when it left the environment, and Why the cause. DetachedAt is zero while the target
+	// belongs to it.
 	DetachedAt  time.Time
 	DetachedWhy string
-	// LeftIn is the cluster in which a deleted agent has left it, as that agent has told it; "" when it
-	// did not. While AgentID is set too, an agent of the same name has been given it that has not yet
-	// said that it is in that cluster, and nothing is sent.
+	// LeftIn is the cluster in which a deleted agent left the objects, as reported by that agent; "" if
+	// unknown. If AgentID is set too, the target was given to an agent of the same name that has not reported
+	// that it is in that cluster. Until then, the server sends nothing.
 	LeftIn string
 
 	Desired  Desired
 	Observed Observed
-	// SyncSince and HealthSince are when Observed.Sync and Observed.Health last changed; filled on reads.
+	// SyncSince is since when the agent reports Observed.Sync for Observed.Version, and HealthSince since when it reports
+	// Observed.Health; filled on reads.
 	SyncSince, HealthSince time.Time
 }
 
-// Observed is what an agent last said of a target.
+// Observed is the last report of an agent about a target.
 type Observed struct {
 	Version
 	Digest  string
 	Sync    SyncState
 	Health  Health
-	Reason  Reason // why Sync and Health are as they are; "" when the agent did not say
+	Reason  Reason // cause of Sync and Health; "" if the agent sent none
 	Message string
 	AsOf    time.Time // zero before the first report
 }
 
-// View is what a target reads like to a user at a moment: an agent that is not connected makes
-// its targets Stale, never Healthy.
+// View is the state of a target as users see it at one time. If the agent is not connected, its targets are
+// Stale, never healthy.
 type View struct {
 	Sync       SyncState
 	Health     Health
@@ -150,32 +153,31 @@ type View struct {
 	StaleSince time.Time // zero unless Health is HealthStale
 }
 
-// Presence is what is known of whether an agent is there. The zero value is one that was never heard of,
-// or that there is none any more.
+// Presence tells whether an agent is connected. The zero value means an agent that never connected or that is
+// deleted.
 type Presence struct {
 	Connected bool
-	LastSeen  time.Time // zero when it never connected; of no meaning while it is connected
+	LastSeen  time.Time // zero if it never connected; meaningless while it is connected
 }
 
-// LostSince is since when nothing new is known of a target whose agent is as p says; zero when what is
-// known is how it is. It is the one rule for what reads Stale (the store has it once more, in SQL, for
-// its filters):
+// LostSince returns since when the state of a target may be outdated, for an agent with presence p; zero if the
+// state is current. It is the only rule for Stale (the store repeats it in SQL for its filters):
 //
 //	agent connected                               not stale
 //	it was connected once, or has once reported   stale since the later of the two
-//	neither                                       not stale: nothing is known that could be old
+//	neither                                       not stale: there is no state that could be old
 func (t Target) LostSince(p Presence) time.Time {
 	if p.Connected {
 		return time.Time{}
 	}
-	// A report is a sign of life, and after a crash of the server the newer of the two.
+	// A report proves that the agent was connected. After a crash of the server it can be newer than LastSeen.
 	if t.Observed.AsOf.After(p.LastSeen) {
 		return t.Observed.AsOf
 	}
 	return p.LastSeen
 }
 
-// ViewAt derives what users see while the agent of the target is as p says.
+// ViewAt returns the view of a target whose agent has presence p.
 func (t Target) ViewAt(p Presence) View {
 	v := View{Sync: t.Observed.Sync, Health: t.Observed.Health, Reason: t.Observed.Reason, Message: t.Observed.Message, AsOf: t.Observed.AsOf}
 	if v.Sync == "" {
@@ -184,15 +186,15 @@ func (t Target) ViewAt(p Presence) View {
 	if v.Sync == SyncSynced && t.Observed.Version != t.Desired.Version {
 		v.Sync, v.Reason = SyncPending, ReasonApplying
 	}
-	v.Reason = cmp.Or(v.Reason, defaultReason(v.Sync))
+	v.Reason = cmp.Or(v.Reason, v.Sync.DefaultReason())
 	if lost := t.LostSince(p); !lost.IsZero() {
 		v.Health, v.Reason, v.StaleSince = HealthStale, ReasonAgentDisconnected, lost
 	}
 	return v
 }
 
-// defaultReason is the reason of a target whose agent did not report one.
-func defaultReason(s SyncState) Reason {
+// DefaultReason is the reason of a target whose agent did not report one.
+func (s SyncState) DefaultReason() Reason {
 	switch s {
 	case SyncSynced:
 		return ReasonSynced
@@ -212,12 +214,12 @@ func defaultReason(s SyncState) Reason {
 	return ReasonApplying
 }
 
-// ObjectRef names one Kubernetes object. Version is part of how it is reached, not of what it is.
+// ObjectRef identifies one Kubernetes object. Version is needed to access it and is not part of its identity.
 type ObjectRef struct {
 	Group, Version, Kind, Namespace, Name string
 }
 
-// String is how users read it: "Deployment.apps dude/nginx" or "Namespace dude".
+// String returns the form that users see: "Deployment.apps dude/nginx" or "Namespace dude".
 func (r ObjectRef) String() string {
 	kind := r.Kind
 	if r.Group != "" {
@@ -229,7 +231,7 @@ func (r ObjectRef) String() string {
 	return kind + " " + r.Namespace + "/" + r.Name
 }
 
-// ObjectStatus is what is known of one object of a target.
+// ObjectStatus is the status of one object of a target.
 type ObjectStatus struct {
 	ObjectRef
 	Sync    SyncState
@@ -238,16 +240,16 @@ type ObjectStatus struct {
 	Message string
 }
 
-// EventType tells good news from bad.
+// EventType is the severity of an event.
 type EventType string
 
-// The event types, with the words of Kubernetes.
+// The event types, as in Kubernetes.
 const (
 	EventNormal  EventType = "Normal"
 	EventWarning EventType = "Warning"
 )
 
-// Event is something that happened, told to users.
+// Event is a message to users about something that happened.
 type Event struct {
 	Seq        int64
 	At         time.Time

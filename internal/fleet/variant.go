@@ -11,10 +11,10 @@ import (
 	"strings"
 )
 
-// reference is {agent.name} or {agent.labels.KEY}.
+// reference matches {agent.name} and {agent.labels.KEY}.
 var reference = regexp.MustCompile(`\{agent\.(?:name|labels\.([^{}]+))\}`)
 
-// Templated reports whether the source speaks of agents, so that each may get its own variant.
+// Templated reports whether the source refers to agents, so that each may get its own variant.
 func (s Source) Templated() bool {
 	speaks := reference.MatchString
 	for _, value := range s.Variables {
@@ -26,9 +26,9 @@ func (s Source) Templated() bool {
 		slices.ContainsFunc(s.Helm.Set, func(set HelmSet) bool { return speaks(set.Expression) })
 }
 
-// For returns the source as it is for one agent, and the name of that variant: agents with equal
-// names share everything. The name is "" when the source does not speak of agents. A label that the
-// agent does not have is an InvalidError that names it.
+// For returns the source for one agent, and the name of its variant. Agents with equal names share all
+// settings. The name is "" if the source does not refer to agents. A label that the agent does not have is an
+// InvalidError.
 func (s Source) For(agent Agent) (Source, string, error) {
 	if !s.Templated() {
 		return s, "", nil
@@ -50,8 +50,8 @@ func (s Source) For(agent Agent) (Source, string, error) {
 	return s, s.variantName(), nil
 }
 
-// forAgent expands what may speak of agents. Values are JSON, and neither names nor labels of agents hold
-// a character that means anything there, nor in the expressions of Set.
+// forAgent expands references to agents. Names and labels of agents contain no character with a meaning in JSON
+// or in the expressions of Set, so values need no escaping.
 func (h Helm) forAgent(agent Agent) (Helm, error) {
 	var err error
 	if h.ReleaseName, err = expand("source.helm.releaseName", h.ReleaseName, agent); err != nil {
@@ -83,7 +83,7 @@ func (h Helm) Equal(o Helm) bool {
 		slices.Equal(h.Set, o.Set)
 }
 
-// variantName is a hash, so that it has a bounded length whatever the values are.
+// variantName returns a hash, so that its length is limited.
 func (s Source) variantName() string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q\n", s.Path)
@@ -99,21 +99,20 @@ func (s Source) variantName() string {
 	return hex.EncodeToString(h.Sum(nil))[:32]
 }
 
-// Chart reports whether any variant of the deployment is a chart, as far as is known: stated, or found in
-// the newest commit.
+// Chart reports whether any variant of the deployment is a chart, by its settings or by the newest commit.
 func (d Deployment) Chart() bool {
 	return d.Source.Kind == SourceHelm || d.Source.Kind == SourceDetected && d.Detected == SourceHelm
 }
 
-// Varies reports whether agents may get different variants, so that the deployment itself has no digest.
+// Varies reports whether agents may get different variants. Then the deployment itself has no digest.
 func (d Deployment) Varies() bool { return d.Source.Templated() || d.Chart() }
 
-// unknownCapabilities stands for those of an agent that has not told any: its chart is rendered with the
+// unknownCapabilities represents an agent that has not reported capabilities: its chart is rendered with the
 // defaults of Helm.
 const unknownCapabilities = "default"
 
-// For is Source.For, with the capabilities of the agent's cluster in the name of the variant of a chart:
-// NAME@HASH, or @HASH where the source does not speak of agents.
+// For is Source.For, with the capabilities of the cluster in the variant name of a chart: NAME@HASH, or @HASH
+// if the source does not refer to agents.
 func (d Deployment) For(agent Agent) (Source, string, error) {
 	source, name, err := d.Source.For(agent)
 	if err != nil || !d.Chart() {
@@ -122,14 +121,14 @@ func (d Deployment) For(agent Agent) (Source, string, error) {
 	return source, name + "@" + cmp.Or(agent.Capabilities, unknownCapabilities), nil
 }
 
-// NoVariant is the name of the variant of a target for whose agent there is none, see Target.VariantError. No variant
-// has this name.
+// NoVariant is the variant name of a target without a variant, see Target.VariantError. No variant has this
+// name.
 const NoVariant = "!"
 
-// OfChart reports whether a variant is one of a chart.
+// OfChart reports whether a variant name belongs to a chart.
 func OfChart(variant string) bool { return strings.Contains(variant, "@") }
 
-// SameButCapabilities reports whether two variants differ in the capabilities of clusters at most, known or not.
+// SameButCapabilities reports whether two variants differ at most in the capabilities of the clusters.
 func SameButCapabilities(a, b string) bool {
 	nameA, _, okA := strings.Cut(a, "@")
 	nameB, _, okB := strings.Cut(b, "@")
@@ -155,7 +154,7 @@ func expand(field, text string, agent Agent) (string, error) {
 	return out, nil
 }
 
-// quoted keeps a message short where the text is all the values of a chart.
+// quoted shortens the text, which may be all values of a chart.
 func quoted(text string) string {
 	if len(text) > 200 {
 		return "it"

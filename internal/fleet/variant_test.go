@@ -18,14 +18,14 @@ func TestSourcesForAgents(t *testing.T) {
 		t.Errorf("a chart for an agent is variant %q, %v", name, err)
 	}
 	if _, name, _ := chart.For(fleet.Agent{Name: "new"}); name != "@default" {
-		t.Errorf("a chart for an agent that has told nothing is variant %q", name)
+		t.Errorf("a chart for an agent without capabilities is variant %q", name)
 	}
 	if d := (fleet.Deployment{Source: fleet.Source{Path: "x"}, Detected: fleet.SourceKustomize}); d.Varies() {
-		t.Error("what is no chart and speaks of no agent varies")
+		t.Error("a source that is no chart and refers to no agent varies")
 	}
 	stated := fleet.Deployment{Source: fleet.Source{Kind: fleet.SourcePlain}, Detected: fleet.SourceHelm}
 	if stated.Chart() || !(fleet.Deployment{Detected: fleet.SourceHelm}).Chart() {
-		t.Error("what is stated counts, and else what was found")
+		t.Error("the setting counts, otherwise the detected kind")
 	}
 	helm := fleet.Helm{ReleaseName: "web-{agent.name}", ValuesFiles: []string{"a.yaml", "{agent.labels.region}.yaml"}, Values: `{"r":"{agent.labels.region}"}`,
 		Set: []fleet.HelmSet{{Type: fleet.HelmSetValue, Expression: "region={agent.labels.region}"}}}
@@ -64,7 +64,7 @@ func TestSameButCapabilities(t *testing.T) {
 func TestCapabilities(t *testing.T) {
 	t.Parallel()
 	if (fleet.Capabilities{}).Hash() != "" {
-		t.Error("nothing has a hash")
+		t.Error("empty capabilities have a hash")
 	}
 	a := fleet.Capabilities{KubeVersion: "v1", APIVersions: []string{"v1", "apps/v1", "v1"}}.Bounded()
 	b := fleet.Capabilities{KubeVersion: "v1", APIVersions: []string{"apps/v1", "v1"}}
@@ -77,7 +77,7 @@ func TestCapabilities(t *testing.T) {
 	}
 	small := large.Bounded()
 	if len(small.APIVersions) != 1 || small.APIVersions[0] != "apps/v1" {
-		t.Errorf("%d are left: kinds have to go first", len(small.APIVersions))
+		t.Errorf("%d are left: kinds must be dropped first", len(small.APIVersions))
 	}
 	many := fleet.Capabilities{}
 	for i := range 20000 {
@@ -92,7 +92,7 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
-// What stands for an agent is replaced once: a label that looks like another reference stays as it is.
+// References are replaced once: a label that looks like another reference stays unchanged.
 func FuzzSourceForAgent(f *testing.F) {
 	f.Add("in {agent.labels.region} of {agent.name}", "{agent.name}")
 	f.Add("{agent.labels.region", "x")

@@ -10,8 +10,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// FromFiles reads an expression of Helm's flag --set-file, "key=path,key=path", and returns the same values with
-// the contents of the files in place of their paths.
+// FromFiles parses an expression of Helm's flag --set-file, "key=path,key=path", and returns the same values
+// with the contents of the files instead of their paths.
 func FromFiles(expression string, read func(path string) ([]byte, error)) ([]fleet.HelmSet, error) {
 	var out []fleet.HelmSet
 	for rest := expression; rest != ""; {
@@ -33,7 +33,7 @@ func FromFiles(expression string, read func(path string) ([]byte, error)) ([]fle
 	return out, nil
 }
 
-// fileValue reads what follows a key: a path, or several in braces, which are a list.
+// fileValue reads the value of a key: a path, or a list of paths in braces.
 func fileValue(text string, read func(string) ([]byte, error)) (value any, rest string, err error) {
 	if !strings.HasPrefix(text, "{") {
 		_, path, _, rest := cutAt(text, ",")
@@ -68,8 +68,8 @@ func contentOf(path string, read func(string) ([]byte, error)) (string, error) {
 	return string(data), nil
 }
 
-// cutAt cuts a text at the first of the stops that no backslash precedes: what is before it, as written and
-// without backslashes, the stop, which is 0 at the end of the text, and what follows.
+// cutAt cuts a text at the first stop character without a backslash before it. It returns the text before it,
+// as written and unescaped, the stop character (0 at the end of the text), and the rest.
 func cutAt(text, stops string) (raw, plain string, stop byte, rest string) {
 	var out strings.Builder
 	for i := 0; i < len(text); i++ {

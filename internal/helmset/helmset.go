@@ -1,6 +1,6 @@
-// Package helmset changes the values of a chart by expressions in the syntax of Helm's flags --set,
-// --set-string and --set-json. It uses Helm's own parser, so that an expression means here what it means
-// there, and bounds what a short expression can grow to. It renders nothing and reads no files.
+// Package helmset changes the values of a chart with expressions in the syntax of Helm's flags --set,
+// --set-string, and --set-json. It uses Helm's parser, so that expressions have the same meaning, and limits
+// the size that a short expression can grow to. It renders nothing and reads no files.
 package helmset
 
 import (
@@ -18,20 +18,20 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// maxItems bounds the items that the list indexes of all expressions make together: "a[65536]=x" alone makes a
-// list of that length, and a few bytes more another one.
+// maxItems limits the number of list items that the indexes of all expressions create together: "a[65536]=x"
+// creates a list of that length, and a few more bytes create another one.
 const maxItems = 1 << 18
 
 var errItems = fmt.Errorf("the list indexes make lists of more than %d items together: use smaller indexes, or values in a file", maxItems)
 
-// Check reports whether the expressions can be read.
+// Check returns an error if an expression is invalid.
 func Check(sets []fleet.HelmSet) error {
 	_, err := Apply(nil, sets)
 	return err
 }
 
-// Apply changes values by the expressions, one after another, and returns the result. It may change the maps
-// and lists in values. The error names the expression.
+// Apply changes values with the expressions, in order, and returns the result. It may modify the maps and lists
+// in values. The error contains the expression.
 func Apply(values map[string]any, sets []fleet.HelmSet) (map[string]any, error) {
 	if values == nil {
 		values = map[string]any{}
@@ -64,17 +64,17 @@ func applyOne(values map[string]any, set fleet.HelmSet) (map[string]any, error) 
 		if !strings.HasPrefix(text, "{") {
 			return values, strvals.ParseJSON(set.Expression, values)
 		}
-		// Helm takes a whole object too.
+		// Helm also accepts a complete object.
 		var object map[string]any
 		if err := json.Unmarshal([]byte(text), &object); err != nil {
 			return nil, fmt.Errorf("not a JSON object: %w", err)
 		}
 		return merge(values, object), nil
 	}
-	return nil, errors.New("the type is none of value, string and json")
+	return nil, errors.New("the type is not one of value, string and json")
 }
 
-// merge lays one mapping over another, as Helm does with values files.
+// merge merges one mapping into another, as Helm merges values files.
 func merge(under, over map[string]any) map[string]any {
 	out := maps.Clone(under)
 	for key, value := range over {
@@ -87,14 +87,15 @@ func merge(under, over map[string]any) map[string]any {
 	return out
 }
 
-// index is an index of a list. Text in values that looks like one counts as well: only a parser can tell.
+// index matches a list index. It also matches text in values that looks like one: only a parser can distinguish
+// them.
 var index = regexp.MustCompile(`\[\+?0*([0-9]{1,9})\]`)
 
-// indexedItems is never less than the number of items that the indexes of an expression make.
+// indexedItems returns an upper bound of the number of items that the indexes of an expression create.
 func indexedItems(expression string) int {
 	total := 0
 	for _, match := range index.FindAllStringSubmatch(strings.ReplaceAll(expression, `\`, ""), -1) {
-		// Helm refuses an index above its own limit before it makes a list.
+		// Helm refuses an index above its own limit before it creates a list.
 		if n, err := strconv.Atoi(match[1]); err == nil && n <= strvals.MaxIndex {
 			total += n + 1
 		}
@@ -102,7 +103,7 @@ func indexedItems(expression string) int {
 	return total
 }
 
-// shorten quotes the beginning of a text: an expression may be a whole file.
+// shorten quotes the start of a text: an expression may be a whole file.
 func shorten(text string) string {
 	const most = 80
 	if len(text) > most {

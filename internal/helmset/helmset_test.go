@@ -16,7 +16,7 @@ func value(expression string) fleet.HelmSet {
 	return fleet.HelmSet{Type: fleet.HelmSetValue, Expression: expression}
 }
 
-// What expressions mean is compared with the real helm in package corpus.
+// Package corpus compares the meaning of expressions with the real helm.
 func TestApplyChangesValuesInOrder(t *testing.T) {
 	t.Parallel()
 	values := map[string]any{"hosts": []any{map[string]any{"name": "a", "port": 1.0}}, "image": map[string]any{"tag": "old"}}
@@ -47,7 +47,7 @@ func TestExpressionsThatCannotBeAppliedAreNamed(t *testing.T) {
 		want string
 	}{
 		"no value":                  {value("a.b"), `"a.b"`},
-		"no type":                   {fleet.HelmSet{Expression: "a=1"}, "none of value, string and json"},
+		"no type":                   {fleet.HelmSet{Expression: "a=1"}, "not one of value, string and json"},
 		"not JSON":                  {fleet.HelmSet{Type: fleet.HelmSetJSON, Expression: "a={"}, `"a={"`},
 		"not an object":             {fleet.HelmSet{Type: fleet.HelmSetJSON, Expression: "{1}"}, "not a JSON object"},
 		"below a string":            {value("text.b=1"), `"text.b=1"`},
@@ -81,7 +81,7 @@ func TestIndexesAreBoundedTogether(t *testing.T) {
 		}
 	}
 	if err := helmset.Check([]fleet.HelmSet{value("a[65536]=1"), value("b[65536]=x[65536]")}); err != nil {
-		t.Errorf("what Helm takes is refused: %v", err)
+		t.Errorf("an expression that Helm accepts is refused: %v", err)
 	}
 }
 

@@ -1,15 +1,14 @@
-// Package imageset changes which images a deployment runs, in the files that say so: the images of a
-// Kustomize overlay, the values of a Helm chart, or the pods of plain manifests. It reads a tree and
-// returns the new content of files; committing them is somebody else's work.
+// Package imageset changes the images of a deployment in the files that define them: the images of a Kustomize
+// overlay, the values of a Helm chart, or the pods of plain manifests. It reads a tree and returns the new
+// content of files. It does not commit them.
 //
-// A file is never written anew from what was parsed: the scalars that have to change are replaced where
-// they stand, so that comments, quoting, order, anchors, line endings and everything else stay as their
-// authors left them. What comes of it is parsed again and compared before it is returned, so that a
-// file which is written in a way that this package does not understand is refused, not damaged.
+// It never writes a file from its parsed form. It replaces only the scalars that change, so that comments,
+// quoting, order, anchors, line endings, and everything else stay unchanged. It parses the result again and
+// compares it before it returns it: a file in a form that this package does not understand is refused, not
+// damaged.
 //
-// Only files that a deployment itself names are changed: the kustomization at its path, its values
-// files, the values of the chart at its path, and the files that its globs match. Symbolic links are
-// not followed.
+// It changes only files that the deployment itself names: the kustomization at its path, its values files, the
+// values of the chart at its path, and the files that match its globs. It does not follow symbolic links.
 package imageset
 
 import (
@@ -25,16 +24,16 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/plain"
 )
 
-// MaxChanges bounds how many images one request may change.
+// MaxChanges is the maximum number of images in one request.
 const MaxChanges = 100
 
-// Change asks for an image to be set.
+// Change sets one image.
 type Change struct {
-	Name string // of the image, without tag, as it is written or in full: nginx is docker.io/library/nginx
-	Ref  string // what it becomes: repo:tag, repo@digest, :tag or @digest
+	Name string // name of the image without tag, as written or in full: nginx is docker.io/library/nginx
+	Ref  string // new reference: repo:tag, repo@digest, :tag, or @digest
 }
 
-// Request says where to look. Kind is one of those that a render may have; it is not detected here.
+// Request defines where to search. Kind is a kind that a render may have; it is not detected here.
 type Request struct {
 	Kind    fleet.SourceKind
 	Path    string // folder in the tree
@@ -44,29 +43,29 @@ type Request struct {
 	Changes []Change
 }
 
-// Place is where an image is stated.
+// Place is a place in a file that contains an image.
 type Place struct {
 	File   string
-	Line   int    // counted from 1; 0 when it is not in a file
+	Line   int    // counted from 1; 0 if it is not in a file
 	Object string // kind and name of the object, for manifests
 	Field  string // path to the field
-	Image  string // the whole image as it is now
-	New    string // as it becomes; equal to Image when nothing changes, "" in a listing
-	// Old and Text are what is written in the file before and after, which may be a part of the image.
+	Image  string // the complete current image
+	New    string // the complete new image; equal to Image if nothing changes, "" in a listing
+	// Old and Text are the text in the file before and after the change, which may be a part of the image.
 	Old, Text string
-	Note      string // what a reader should know, such as an anchor that others use as well
-	Fixed     string // why it cannot be changed in Git; "" when it can
+	Note      string // information for the reader, such as an anchor that is used elsewhere too
+	Fixed     string // why it cannot be changed in Git; "" if it can
 }
 
-// Result is what a request comes to.
+// Result is the result of a request.
 type Result struct {
-	Edits  map[string][]byte // new content by path; empty when everything is as asked for
-	Places []Place           // that were asked for, in the order of files and lines
+	Edits  map[string][]byte // new content by path; empty if nothing changes
+	Places []Place           // places of the requested images, in the order of files and lines
 }
 
-// Error is a user's mistake: in the request, or in what the files hold.
+// Error is a mistake of a user, in the request or in the files.
 type Error struct {
-	File    string // "" when the request is meant
+	File    string // "" if the request is wrong
 	Problem string
 }
 
@@ -81,8 +80,8 @@ func problem(file, format string, args ...any) error {
 	return &Error{File: file, Problem: fmt.Sprintf(format, args...)}
 }
 
-// Set returns what has to be written so that every change holds. A change that matches no image is an
-// [*Error] that lists those that are there; then nothing is returned.
+// Set returns the edits that make every change. A change that matches no image is an [*Error] that lists the
+// existing images.
 func Set(ctx context.Context, tree filetree.Tree, req Request) (*Result, error) {
 	wanted, err := parseChanges(req.Changes)
 	if err != nil {
@@ -113,7 +112,7 @@ func Set(ctx context.Context, tree filetree.Tree, req Request) (*Result, error) 
 	return &Result{Edits: edits, Places: places}, nil
 }
 
-// List returns every image that can be found without rendering.
+// List returns every image that can be found without a render.
 func List(ctx context.Context, tree filetree.Tree, req Request) ([]Place, error) {
 	s := newSearch(tree, req)
 	sites, err := s.sites(ctx)
@@ -139,17 +138,17 @@ func sortPlaces(places []Place) {
 
 // site is one image that a request may change.
 type site interface {
-	// image is the whole image as it is now.
+	// image returns the complete current image.
 	image() string
-	// matches reports whether a name means this image.
+	// matches reports whether a name refers to this image.
 	matches(name string) bool
-	// set makes the edits for ref and returns where they are.
+	// set records the edits for ref and returns their places.
 	set(ref Ref) ([]Place, error)
-	// place is where the image is stated.
+	// place returns where the image is written.
 	place() Place
 }
 
-// apply sets every site that a change means.
+// apply sets every site that a change matches.
 func (s *search) apply(sites []site, w wanted) ([]Place, error) {
 	var places []Place
 	for _, site := range sites {
@@ -171,7 +170,7 @@ func (s *search) apply(sites []site, w wanted) ([]Place, error) {
 	return places, nil
 }
 
-// maxListed bounds how many images an error names.
+// maxListed is the maximum number of images in an error.
 const maxListed = 30
 
 func listing(sites []site) string {

@@ -11,13 +11,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// layer is one source of values. Later layers win.
+// layer is one source of values. Later layers take precedence.
 type layer struct {
 	file   *file
-	inline bool // of the deployment itself, and so not in Git
+	inline bool // set in the deployment, and so not in Git
 }
 
-// inlineName is what stands for a file where values are those of the deployment itself.
+// inlineName replaces the file name for inline values.
 const inlineName = "(inline values of the deployment)"
 
 // helm finds the images in the values of a chart.
@@ -53,7 +53,7 @@ func (s *search) helm(ctx context.Context) ([]site, error) {
 	return sites, nil
 }
 
-// layers opens the values of the chart, the values files, and those of the deployment itself.
+// layers opens the values of the chart, the values files, and the inline values.
 func (s *search) layers(ctx context.Context) ([]*layer, error) {
 	var out []*layer
 	f, err := s.open(ctx, path.Join(s.req.Path, "values.yaml"))
@@ -91,17 +91,17 @@ func (s *search) layers(ctx context.Context) ([]*layer, error) {
 	return out, nil
 }
 
-// valuesAt is what one layer says about an image.
+// valuesAt is the definition of an image in one layer.
 type valuesAt struct {
 	layer  *layer
-	whole  *yaml.Node            // image: repo:tag; nil when it is a mapping
-	in     *yaml.Node            // the mapping that holds the fields
-	fields map[string]*yaml.Node // repository, registry, tag, digest; by what they mean
-	keys   map[string]string     // how the fields are called here
+	whole  *yaml.Node            // image: repo:tag; nil if it is a mapping
+	in     *yaml.Node            // the mapping with the fields
+	fields map[string]*yaml.Node // repository, registry, tag, digest; by meaning
+	keys   map[string]string     // names of the fields in this mapping
 	note   string
 }
 
-// valuesWalker finds what looks like an image in one layer, by its path.
+// valuesWalker finds values that look like an image in one layer, by path.
 type valuesWalker struct {
 	layer *layer
 	found map[string]*valuesAt
@@ -155,7 +155,7 @@ func (w *valuesWalker) add(where string, at *valuesAt) {
 	w.found[where] = at
 }
 
-// written is an image that is one text, which may leave its tag to a key beside it.
+// written returns an image that is one text. Its tag may be in a key next to it.
 func (w *valuesWalker) written(m *yaml.Node, p pair, note string) *valuesAt {
 	if t := target(p.value); t.Anchor != "" {
 		note = shared(t)
@@ -176,7 +176,7 @@ func (w *valuesWalker) written(m *yaml.Node, p pair, note string) *valuesAt {
 	return at
 }
 
-// imageMapping is a mapping that says what an image is made of; nil for one that does not.
+// imageMapping returns a mapping that defines the parts of an image, or nil.
 func (f *file) imageMapping(m *yaml.Node, key string) *valuesAt {
 	at := &valuesAt{in: m, fields: map[string]*yaml.Node{}, keys: map[string]string{}}
 	for meaning, names := range map[string][]string{

@@ -6,17 +6,17 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// valuesSite is one image in the values of a chart, as all layers make it.
+// valuesSite is one image in the values of a chart, merged from all layers.
 type valuesSite struct {
 	where  string
-	layers []*valuesAt // those that say something, later ones win
+	layers []*valuesAt // layers with a definition; later ones take precedence
 }
 
-// last is the layer that wins.
+// last returns the layer with the highest precedence.
 func (v *valuesSite) last() *valuesAt { return v.layers[len(v.layers)-1] }
 
-// field is the value of a field and the layer that gives it; nil when none does. A layer that writes
-// the image as one text hides those below it.
+// field returns the value of a field and its layer, or nil. A layer that writes the image as one text hides the
+// layers below it.
 func (v *valuesSite) field(meaning string) (*yaml.Node, *valuesAt) {
 	for i := len(v.layers) - 1; i >= 0; i-- {
 		at := v.layers[i]
@@ -80,7 +80,7 @@ func (v *valuesSite) placeAt(at *valuesAt, meaning string, node *yaml.Node) Plac
 }
 
 func (v *valuesSite) set(ref Ref) ([]Place, error) {
-	if ref.Repo == v.value("repository") { // the registry goes without saying
+	if ref.Repo == v.value("repository") { // the registry is implicit
 		ref.Repo = ""
 	}
 	want := ref.over(v.now())
@@ -92,7 +92,7 @@ func (v *valuesSite) set(ref Ref) ([]Place, error) {
 		}
 		return []Place{p}, at.layer.file.replace(at.whole, p.New)
 	}
-	if want.Tag == "" { // charts that know digests write the tag before it, and some need one
+	if want.Tag == "" { // charts with a digest field write the tag before it, and some need one
 		want.Tag = v.value("tag")
 	}
 	var places []Place
@@ -112,7 +112,7 @@ func (v *valuesSite) set(ref Ref) ([]Place, error) {
 	return places, nil
 }
 
-// wanted are the fields that make an image.
+// wanted returns the fields that form an image.
 func (v *valuesSite) wanted(want Ref) []field {
 	var out []field
 	repo := want.Repo
@@ -128,7 +128,7 @@ func (v *valuesSite) wanted(want Ref) []field {
 	return append(out, field{"repository", repo}, field{"digest", want.Digest}, field{"tag", want.Tag})
 }
 
-// put sets a field in the highest layer in Git that says something about the image.
+// put sets a field in the highest layer in Git that defines the image.
 func (v *valuesSite) put(meaning, value string) (Place, error) {
 	node, by := v.field(meaning)
 	if by != nil && by.layer.inline {

@@ -20,11 +20,11 @@ func TestHelm(t *testing.T) {
 		"EmptyTag":    {reason: "an empty tag is filled", files: values("image:\n  repository: web\n  tag: \"\"\n"), change: "web=:v2", want: values("image:\n  repository: web\n  tag: \"v2\"\n")},
 		"NullTag":     {reason: "no value at all", files: values("image:\n  tag:\n  repository: web\n"), change: "web=:v2", want: values("image:\n  tag: v2\n  repository: web\n")},
 		"Text":        {reason: "an image as one text", files: values("sidecarImage: 'web:v1'\nimage: web:v1\n"), change: "web=:v2", want: values("sidecarImage: 'web:v2'\nimage: web:v2\n")},
-		"Beside":      {reason: "the tag beside it", files: values("image: web\nimageTag: v1\n"), change: "web=:v2", want: values("image: web\nimageTag: v2\n")},
+		"Beside":      {reason: "the tag next to it", files: values("image: web\nimageTag: v1\n"), change: "web=:v2", want: values("image: web\nimageTag: v2\n")},
 		"Registry":    {reason: "another registry", files: values("image:\n  registry: docker.io\n  repository: bitnami/web\n  tag: v1\n  digest: \"\"\n"), change: "bitnami/web=ghcr.io/y/web:v2", want: values("image:\n  registry: ghcr.io\n  repository: y/web\n  tag: v2\n  digest: \"\"\n")},
-		"SameRepo":    {reason: "the registry goes without saying", files: values("image: {registry: ghcr.io, repository: x/web, tag: v1}\n"), change: "x/web=x/web:v2", want: values("image: {registry: ghcr.io, repository: x/web, tag: v2}\n")},
+		"SameRepo":    {reason: "the registry is implicit", files: values("image: {registry: ghcr.io, repository: x/web, tag: v1}\n"), change: "x/web=x/web:v2", want: values("image: {registry: ghcr.io, repository: x/web, tag: v2}\n")},
 		"Digest":      {reason: "a digest where there is a field", files: values("image: {repository: web, tag: v1, digest: ''}\n"), change: "web=@" + digest, want: values("image: {repository: web, tag: v1, digest: '" + digest + "'}\n")},
-		"ClearDigest": {reason: "a tag alone clears the digest, which would win", files: values("image: {repository: web, tag: v1, digest: '" + digest + "'}\n"), change: "web=:v2", want: values("image: {repository: web, tag: v2, digest: ''}\n")},
+		"ClearDigest": {reason: "a tag alone clears the digest, which would take precedence", files: values("image: {repository: web, tag: v1, digest: '" + digest + "'}\n"), change: "web=:v2", want: values("image: {repository: web, tag: v2, digest: ''}\n")},
 		"NoDigest":    {reason: "no field for it", files: values("image: {repository: web, tag: v1}\n"), change: "web=@" + digest, problem: []string{"chart/values.yaml", "no digest"}},
 		"Lists":       {reason: "in lists, nested anywhere", files: values("a:\n- name: x\n  image: {repository: web, tag: v1}\n- image: web:v1\n"), change: "web=:v2", want: values("a:\n- name: x\n  image: {repository: web, tag: v2}\n- image: web:v2\n")},
 		"Layers": {
@@ -42,7 +42,7 @@ func TestHelm(t *testing.T) {
 			req: imageset.Request{Helm: prod}, change: "web=:v3", want: values("image: {repository: web, tag: v3}\n"),
 		},
 		"Inline": {
-			reason: "what the deployment sets itself is not in Git", files: values("image: {repository: web, tag: v0}\n"),
+			reason: "inline values are not in Git", files: values("image: {repository: web, tag: v0}\n"),
 			req: imageset.Request{Helm: fleet.Helm{Values: "image: {tag: v9}"}}, change: "web=:v3", problem: []string{"inline values", "image.tag", "web:v9"},
 		},
 		"Outside":  {reason: "values stay in the repository", files: values(""), req: imageset.Request{Helm: fleet.Helm{ValuesFiles: []string{"../../x.yaml"}}}, change: "web=:v3", problem: []string{"outside the repository"}},

@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// kustomize finds the images of an overlay: the entries under images of its own kustomization, and
-// those that its resources use and that have no entry yet.
+// kustomize finds the images of an overlay: the entries under images of its kustomization, and the images of
+// its resources that have no entry yet.
 func (s *search) kustomize(ctx context.Context) ([]site, error) {
 	f, err := s.kustomization(ctx, s.req.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -52,7 +52,7 @@ func (s *search) kustomize(ctx context.Context) ([]site, error) {
 
 var kustomizationNames = []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}
 
-// kustomization opens that of a folder; fs.ErrNotExist when there is none.
+// kustomization opens the kustomization of a folder; fs.ErrNotExist if there is none.
 func (s *search) kustomization(ctx context.Context, folder string) (*file, error) {
 	for _, name := range kustomizationNames {
 		f, err := s.open(ctx, path.Join(folder, name))
@@ -67,7 +67,7 @@ func (s *search) kustomization(ctx context.Context, folder string) (*file, error
 		}
 		return f, nil
 	}
-	return nil, fmt.Errorf("looking for the kustomization of %q: %w", folder, fs.ErrNotExist)
+	return nil, fmt.Errorf("reading the kustomization of %q: %w", folder, fs.ErrNotExist)
 }
 
 // overlay is the kustomization that is changed.
@@ -75,7 +75,7 @@ type overlay struct {
 	file    *file
 	root    *yaml.Node
 	entries []*entrySite
-	made    int // which splice, counted from 1, has made the value of images; 0 when it was there
+	made    int // index, from 1, of the splice that created the value of images; 0 if it existed
 }
 
 // entrySite is an entry under images.
@@ -84,7 +84,8 @@ type entrySite struct {
 	entry   *yaml.Node
 }
 
-// now is what the entry makes of its image. The zero Tag and Digest mean that it leaves them alone.
+// now returns the image that results from the entry. An empty Tag or Digest means that the entry does not set
+// it.
 func (e *entrySite) now() Ref {
 	repo := text(e.overlay.file.find(e.entry, "newName"))
 	if repo == "" {
@@ -120,7 +121,7 @@ func (e *entrySite) set(ref Ref) ([]Place, error) {
 		}
 	}
 	tag, digest := e.overlay.file.find(e.entry, "newTag"), e.overlay.file.find(e.entry, "digest")
-	// One that has to go leaves its place to one that comes.
+	// A key that is removed is replaced by one that is added.
 	switch {
 	case want.Digest == "" && digest != nil && tag == nil:
 		return []Place{p}, e.rename("digest", "newTag", want.Tag)
@@ -141,7 +142,7 @@ func (e *entrySite) set(ref Ref) ([]Place, error) {
 	return []Place{p}, nil
 }
 
-// rename makes one key of the entry another, with a new value.
+// rename changes a key of the entry to another key, with a new value.
 func (e *entrySite) rename(from, to, value string) error {
 	for _, p := range pairs(e.entry) {
 		if p.key.Value != from {
@@ -158,10 +159,10 @@ func (e *entrySite) rename(from, to, value string) error {
 	return nil
 }
 
-// usedSite is an image that resources use and that has no entry yet.
+// usedSite is an image of the resources that has no entry yet.
 type usedSite struct {
 	overlay *overlay
-	name    string // as the resources write it, which is what an entry has to name
+	name    string // as written in the resources; an entry must use this name
 	at      Place  // one of the places that use it
 }
 

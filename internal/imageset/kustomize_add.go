@@ -6,7 +6,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// add appends an entry to images, in the style of those that are there.
+// add appends an entry to images, in the style of the existing entries.
 func (k *overlay) add(fields []field) error {
 	f := k.file
 	entry := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
@@ -74,7 +74,7 @@ func braces(fields []field, json bool) string {
 	return "{" + strings.Join(out, ", ") + "}"
 }
 
-// section is the whole of images, at the end of the file.
+// section returns a complete images section for the end of the file.
 func (k *overlay) section(fields []field) (int, string, error) {
 	f := k.file
 	if k.root.Style&yaml.FlowStyle != 0 {
@@ -92,7 +92,7 @@ func (k *overlay) section(fields []field) (int, string, error) {
 	return len(f.data), body + f.eol, nil
 }
 
-// grown is the text of a new section with one more entry.
+// grown returns the text of a new section with one more entry.
 func (k *overlay) grown(text string, fields []field) string {
 	f := k.file
 	if rest, ok := strings.CutSuffix(text, "]"); ok {
@@ -105,7 +105,7 @@ func (k *overlay) grown(text string, fields []field) string {
 	return text + f.eol + more
 }
 
-// fill puts the first entry into images that is there and has no value.
+// fill adds the first entry to an images key without a value.
 func (k *overlay) fill(images, entry *yaml.Node, fields []field) error {
 	from, to, err := k.file.span(images)
 	if err != nil {
@@ -139,8 +139,8 @@ func (k *overlay) flowItem(images *yaml.Node, fields []field) (int, string, erro
 	return end, text, nil
 }
 
-// closing is where the bracket is that closes the one at a place, -1 when there is none. A comment that
-// holds a bracket misleads it, and what comes of that is refused when it is read again.
+// closing returns the position of the bracket that closes the one at a position, or -1. A bracket in a comment
+// leads to a wrong result, which the final comparison refuses.
 func (f *file) closing(at int) int {
 	depth := 0
 	for i := max(at, 0); i < len(f.data); i++ {
@@ -162,7 +162,7 @@ func (f *file) closing(at int) int {
 	return -1
 }
 
-// blockItem is a new item after the last one, whose last line is found by its last scalar.
+// blockItem adds an item after the last one, whose last line is found from its last scalar.
 func (k *overlay) blockItem(images *yaml.Node, fields []field) (int, string, error) {
 	f := k.file
 	var last *yaml.Node
@@ -185,7 +185,7 @@ func (k *overlay) blockItem(images *yaml.Node, fields []field) (int, string, err
 	return f.endOfLine(end), f.eol + lines(fields, images.Column-1, keys, f.eol), nil
 }
 
-// endOf is where a node ends.
+// endOf returns the end of a node.
 func (f *file) endOf(n *yaml.Node) (int, error) {
 	switch {
 	case n.Kind == yaml.AliasNode:

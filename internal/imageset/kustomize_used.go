@@ -12,16 +12,16 @@ import (
 	"github.com/kedge-dev/kedge/internal/filetree"
 )
 
-// maxOverlays bounds how deep overlays may be nested.
+// maxOverlays is the maximum depth of nested overlays.
 const maxOverlays = 20
 
-// resources finds out which images the resources of an overlay use, as its own images see them.
+// resources finds the images that the resources of an overlay use, as the images of the overlay see them.
 type resources struct {
 	search *search
-	seen   map[string]bool // files and folders, so that a circle ends
+	seen   map[string]bool // files and folders, to end cycles
 }
 
-// used returns the images that arrive at the kustomization of a folder, by their names.
+// used returns the images that reach the kustomization of a folder, by name.
 func (r *resources) used(ctx context.Context, folder string, depth int) (map[string]Place, error) {
 	used := map[string]Place{}
 	if depth == 0 || r.seen[folder] {
@@ -56,14 +56,14 @@ func (r *resources) used(ctx context.Context, folder string, depth int) (map[str
 	return used, nil
 }
 
-// add adds what a resource of a kustomization uses: a file, a folder with a kustomization, or a patch that
-// is written out.
+// add adds the images of a resource of a kustomization: a file, a folder with a kustomization, or an inline
+// patch.
 func (r *resources) add(ctx context.Context, used map[string]Place, of *file, name string, component bool, depth int) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if name == "" || strings.ContainsAny(name, "\n:?") {
-		return inline(used, of, name) // a patch in place, or not in this repository
+		return inline(used, of, name) // an inline patch, or not in this repository
 	}
 	if !of.spend(len(name)) {
 		return of.bounded()
@@ -75,7 +75,7 @@ func (r *resources) add(ctx context.Context, used map[string]Place, of *file, na
 	e, err := r.search.entry(ctx, where)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil // rendering says so, and better
+		return nil // the render reports it with a better message
 	case err != nil:
 		return err
 	case e.Mode == filetree.Dir:
@@ -86,7 +86,7 @@ func (r *resources) add(ctx context.Context, used map[string]Place, of *file, na
 	f, err := r.search.open(ctx, where)
 	var mistake *Error
 	if errors.As(err, &mistake) {
-		return nil // it is not ours to mend
+		return nil // not a mistake in this file
 	}
 	if err != nil {
 		return err
@@ -94,8 +94,8 @@ func (r *resources) add(ctx context.Context, used map[string]Place, of *file, na
 	return collect(used, f)
 }
 
-// addFolder adds what a base or component uses, with the names that its own images give. A component
-// renames what the overlay has gathered as well.
+// addFolder adds the images of a base or component, with the names that its own images set. A component also
+// renames the images that the overlay has collected.
 func (r *resources) addFolder(ctx context.Context, used map[string]Place, folder string, component bool, depth int) error {
 	below, err := r.used(ctx, folder, depth-1)
 	if err != nil {
@@ -140,13 +140,13 @@ func (r *resources) addFolder(ctx context.Context, used map[string]Place, folder
 	return f.bounded()
 }
 
-// A patch takes these steps to be parsed: an alias can have it done again and again.
+// Parsing a patch costs these steps: an alias can repeat it.
 const (
 	stepsPerPatch     = 200
 	stepsPerPatchByte = 4
 )
 
-// inline adds what a patch uses that is written out in a kustomization, whose steps it takes.
+// inline adds the images of an inline patch. Its steps count for the kustomization.
 func inline(used map[string]Place, f *file, patch string) error {
 	if patch == "" {
 		return nil
@@ -156,12 +156,12 @@ func inline(used map[string]Place, f *file, patch string) error {
 	}
 	docs, err := parse([]byte(patch))
 	if err != nil {
-		return nil // it is not ours to mend
+		return nil // not a mistake in this file
 	}
 	return collect(used, &file{path: f.path, docs: docs, steps: f.steps})
 }
 
-// collect adds the images of a file: of its pods, and those that a JSON patch puts somewhere.
+// collect adds the images of a file: of its pods, and of JSON patches.
 func collect(used map[string]Place, f *file) error {
 	sites, err := containers(f)
 	if err != nil {

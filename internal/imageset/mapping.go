@@ -7,7 +7,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// put sets a key of a mapping, and adds it when it is not there.
+// put sets a key of a mapping and adds it if it is missing.
 func (f *file) put(m *yaml.Node, key, value string) error {
 	if v := f.find(m, key); v != nil {
 		if !isScalar(v) {
@@ -45,8 +45,8 @@ func (f *file) insert(m *yaml.Node, key, value string) error {
 	return f.unclear(m)
 }
 
-// remove takes a key out of a mapping. The first key of a mapping in a list shares its line with the
-// dash: then another one takes its place.
+// remove removes a key from a mapping. The first key of a mapping in a list shares its line with the dash, so
+// another key replaces it.
 func (f *file) remove(m *yaml.Node, key string) error {
 	all := pairs(m)
 	i := slices.IndexFunc(all, func(p pair) bool { return p.key.Value == key })
@@ -80,8 +80,8 @@ func (f *file) remove(m *yaml.Node, key string) error {
 	return nil
 }
 
-// wholeLine is the line that begins at a place and holds another, with the break after it; for the last
-// line of a file that ends without one, with the break before it.
+// wholeLine returns the line between two positions, with its line break; for the last line of a file without
+// one, with the line break before it.
 func (f *file) wholeLine(begin, at int) (from, to int) {
 	to = f.endOfLine(at)
 	if to < len(f.data) {
@@ -94,7 +94,7 @@ func (f *file) wholeLine(begin, at int) (from, to int) {
 	return from, to
 }
 
-// flowPair is a pair of {…} together with the comma that goes with it.
+// flowPair returns a pair of {…} together with its comma.
 func (f *file) flowPair(all []pair, i, from, to int) (int, int, error) {
 	if i > 0 && isScalar(all[i-1].value) {
 		_, before, err := f.span(all[i-1].value)
@@ -107,7 +107,7 @@ func (f *file) flowPair(all []pair, i, from, to int) (int, int, error) {
 	return from, to, nil
 }
 
-// moveUp overwrites a pair with the last one, and removes that.
+// moveUp overwrites a pair with the last one and removes the last one.
 func (f *file) moveUp(m *yaml.Node, all []pair, i int) error {
 	last := all[len(all)-1]
 	if i == len(all)-1 || !isScalar(last.value) || last.value.Kind == yaml.AliasNode {
@@ -125,7 +125,7 @@ func (f *file) moveUp(m *yaml.Node, all []pair, i int) error {
 
 func isBlock(n *yaml.Node) bool { return n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 }
 
-// jsonLike writes a key as its neighbour is written.
+// jsonLike writes a key in the style of its neighbor.
 func jsonLike(neighbour *yaml.Node, key string) string {
 	return encode(neighbour.Style&(yaml.DoubleQuotedStyle|yaml.SingleQuotedStyle), key)
 }

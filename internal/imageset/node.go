@@ -8,7 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// target is what a node stands for: what an alias names, else itself.
+// target returns the target of an alias, or the node itself.
 func target(n *yaml.Node) *yaml.Node {
 	if n != nil && n.Kind == yaml.AliasNode {
 		return n.Alias
@@ -16,7 +16,7 @@ func target(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// root is the value of a document; nil when it has none.
+// root returns the value of a document, or nil.
 func root(doc *yaml.Node) *yaml.Node {
 	if doc == nil || len(doc.Content) == 0 {
 		return nil
@@ -24,7 +24,7 @@ func root(doc *yaml.Node) *yaml.Node {
 	return doc.Content[0]
 }
 
-// pair is one key of a mapping and its value, as they are written.
+// pair is one key of a mapping and its value, as written.
 type pair struct{ key, value *yaml.Node }
 
 func pairs(m *yaml.Node) []pair {
@@ -38,7 +38,7 @@ func pairs(m *yaml.Node) []pair {
 	return out
 }
 
-// find returns the value of a key that a mapping itself has, nil when it has none.
+// find returns the value of a key of the mapping itself, or nil.
 func (f *file) find(m *yaml.Node, key string) *yaml.Node {
 	if !f.spend(1) || m == nil || m.Kind != yaml.MappingNode {
 		return nil
@@ -46,17 +46,17 @@ func (f *file) find(m *yaml.Node, key string) *yaml.Node {
 	for i := 0; i+1 < len(m.Content) && f.spend(1); i += 2 {
 		k, v := m.Content[i], m.Content[i+1]
 		if k.Kind == yaml.ScalarNode && k.Value == key {
-			f.spend(len(text(v))) // which is what names and images are made of
+			f.spend(len(text(v))) // names and images are built from it
 			return v
 		}
 	}
 	return nil
 }
 
-// maxMerges bounds how deep << is followed: it may lead in circles.
+// maxMerges limits the depth of <<, which can be circular.
 const maxMerges = 10
 
-// lookUp returns the value of a key, with those that are merged in by <<.
+// lookUp returns the value of a key, including keys merged with <<.
 func (f *file) lookUp(m *yaml.Node, key string) *yaml.Node {
 	return f.lookUpWithin(m, key, maxMerges)
 }
@@ -82,7 +82,7 @@ func (f *file) lookUpWithin(m *yaml.Node, key string, depth int) *yaml.Node {
 	return nil
 }
 
-// text is the value of a scalar, "" for everything else and for null.
+// text returns the value of a scalar; "" for other nodes and for null.
 func text(n *yaml.Node) string {
 	n = target(n)
 	if n == nil || n.Kind != yaml.ScalarNode || n.ShortTag() == "!!null" {
@@ -96,10 +96,10 @@ func isScalar(n *yaml.Node) bool {
 	return n != nil && n.Kind == yaml.ScalarNode
 }
 
-// shared says by which anchor others use a node as well; "" when none do.
+// shared returns a note if aliases of an anchor use the node too, or "".
 func shared(n *yaml.Node) string {
 	if anchor := target(n).Anchor; anchor != "" {
-		return fmt.Sprintf("anchor &%s: whatever uses *%s changes with it", anchor, anchor)
+		return fmt.Sprintf("anchor &%s: every *%s changes too", anchor, anchor)
 	}
 	return ""
 }
@@ -115,7 +115,7 @@ func (f *file) step(path, key string) string {
 	return f.long(path + "." + key)
 }
 
-// item extends the path to an item of a list: by its name, where it has one.
+// item extends the path to an item of a list, by its name if it has one.
 func (f *file) item(path string, i int, n *yaml.Node) string {
 	if name := text(f.find(target(n), "name")); name != "" {
 		return f.long(fmt.Sprintf("%s[%s]", path, name))

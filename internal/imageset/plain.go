@@ -30,7 +30,7 @@ func (s *search) plain(ctx context.Context) ([]site, error) {
 	return sites, nil
 }
 
-// containers finds the containers of every pod, or of what looks like one, in a file.
+// containers finds the containers of every pod, or of values that look like one, in a file.
 func containers(f *file) ([]site, error) {
 	w := podWalker{file: f, seen: map[*yaml.Node]bool{}}
 	for _, doc := range f.docs {
@@ -52,10 +52,10 @@ type podWalker struct {
 	file   *file
 	object string
 	found  []site
-	seen   map[*yaml.Node]bool // values that were looked at: what several aliases name is found once
+	seen   map[*yaml.Node]bool // visited values: a value with several aliases is found once
 }
 
-// containerLists are the fields that hold containers, wherever a kind has its pods.
+// containerLists are the fields that contain containers, in every kind with pods.
 var containerLists = map[string]bool{"containers": true, "initContainers": true, "ephemeralContainers": true}
 
 func (w *podWalker) walk(n *yaml.Node, path, note string) {
@@ -140,7 +140,7 @@ func (s *scalarSite) place() Place {
 func (s *scalarSite) set(ref Ref) ([]Place, error) {
 	p := s.place()
 	if strings.Contains(p.Image, "${") {
-		return nil, problem(p.File, "line %d: the image %s is made from variables: change source.variables of the deployment", p.Line, p.Image)
+		return nil, problem(p.File, "line %d: the image %s is composed of variables: change source.variables of the deployment", p.Line, p.Image)
 	}
 	p.New = ref.over(split(p.Image)).String()
 	p.Text = p.New

@@ -16,8 +16,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// writer writes a random document twice: with the old images and with the new ones. What Set makes of
-// the one must be the other, byte by byte.
+// writer writes a random document twice: with the old images and with the new images. Set must turn the first
+// into the second, byte by byte.
 type writer struct {
 	rng      *rand.Rand
 	old, new strings.Builder
@@ -33,7 +33,7 @@ func (w *writer) say(text string) {
 
 func (w *writer) pick(options ...string) string { return options[w.rng.IntN(len(options))] }
 
-// image writes one in a random style; nginx is the one that changes.
+// image writes an image in a random style; nginx is the one that changes.
 func (w *writer) image(flow bool, indent string) {
 	styles := []string{"%s", "'%s'", `"%s"`, "!!str %s", fmt.Sprintf("&a%d ", w.images) + "%s"}
 	if !flow {
@@ -116,7 +116,7 @@ func setChangesNothingElse(t *testing.T, seed, n uint64) {
 	result, err := imageset.Set(t.Context(), memtree.New(map[string]string{"a.yaml": before}), req)
 	if w.images == 0 {
 		if err == nil {
-			t.Fatalf("seed %d: something was found in\n%s", seed, before)
+			t.Fatalf("seed %d: an image was found in\n%s", seed, before)
 		}
 		return
 	}
@@ -131,7 +131,7 @@ func setChangesNothingElse(t *testing.T, seed, n uint64) {
 	}
 }
 
-// FuzzSet shows that whatever is in a file, what Set returns is the same but for the image.
+// FuzzSet checks that Set changes nothing but the image, for any file.
 func FuzzSet(f *testing.F) {
 	for _, seed := range []string{
 		"containers: [{image: nginx:1.0}]", "containers:\n- image: |\n    nginx:1\n", "a: &x nginx:1\ncontainers:\n- image: *x\n",
@@ -161,7 +161,7 @@ func FuzzSet(f *testing.F) {
 	})
 }
 
-// unchanged compares what two texts say, without the images.
+// unchanged compares the content of two texts without the images.
 func unchanged(t *testing.T, before, after []byte) {
 	t.Helper()
 	var was, is yaml.Node
@@ -172,14 +172,15 @@ func unchanged(t *testing.T, before, after []byte) {
 		t.Fatalf("%q became %q, which is not valid: %v", before, after, err)
 	}
 	if reflect.DeepEqual(before, after) {
-		t.Fatalf("%q is an edit that changes nothing", before)
+		t.Fatalf("the edit of %q changes nothing", before)
 	}
 	if !strings.Contains(string(after), "2.0") {
 		t.Fatalf("%q became %q", before, after)
 	}
 }
 
-// What is accepted as an image is written into files of others: it reads back as the same, and needs no quotes to be one word.
+// An accepted image reference is written into files of users: it must parse to the same value and need no
+// quotes.
 func FuzzParseRef(f *testing.F) {
 	for _, text := range []string{"nginx:1", ":2", "@sha256:" + strings.Repeat("a", 64), "host:5000/a/b:v1@sha256:" + strings.Repeat("0", 32), "a:b:c", "${x}:1", "a/b"} {
 		f.Add(text)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Ref is an image, or a part of one. Every part may be "".
+// Ref is an image reference or a part of one. Every part may be "".
 type Ref struct {
 	Repo   string // with its registry
 	Tag    string
@@ -23,7 +23,7 @@ func (r Ref) String() string {
 	return text
 }
 
-// over is r where it says something, and else what was there. A tag or a digest replaces both.
+// over returns was, with the parts of r that are set. A tag or a digest replaces both.
 func (r Ref) over(was Ref) Ref {
 	if r.Repo == "" {
 		r.Repo = was.Repo
@@ -37,10 +37,10 @@ var (
 	digestForm = regexp.MustCompile(`^[a-z0-9]+([+._-][a-z0-9]+)*:[0-9a-fA-F]{32,}$`)
 )
 
-// maxRef bounds what is written into a file.
+// maxRef limits the length of a reference.
 const maxRef = 512
 
-// split takes an image apart without judging it.
+// split splits an image into its parts without validation.
 func split(image string) Ref {
 	rest, digest, _ := strings.Cut(strings.TrimSpace(image), "@")
 	repo, tag := rest, ""
@@ -50,8 +50,8 @@ func split(image string) Ref {
 	return Ref{Repo: repo, Tag: tag, Digest: digest}
 }
 
-// ParseRef reads what an image shall become: repo:tag, repo@digest, repo:tag@digest, and each of them
-// without the repository.
+// ParseRef parses a new reference: repo:tag, repo@digest, repo:tag@digest, and each of them without the
+// repository.
 func ParseRef(text string) (Ref, error) {
 	r := split(text)
 	switch {
@@ -62,7 +62,7 @@ func ParseRef(text string) (Ref, error) {
 	case r.Repo != "" && !repoForm.MatchString(r.Repo):
 		return Ref{}, problem("", "%q is not the repository of an image", r.Repo)
 	case r.Tag == "" && r.Digest == "":
-		return Ref{}, problem("", "%q names neither tag nor digest: write %s:TAG, or :%s when that is the tag", text, r.Repo, r.Repo)
+		return Ref{}, problem("", "%q has neither tag nor digest: write %s:TAG, or :%s when that is the tag", text, r.Repo, r.Repo)
 	case r.Tag != "" && !tagForm.MatchString(r.Tag):
 		return Ref{}, problem("", "%q is not a tag", r.Tag)
 	case strings.Contains(text, "@") && !digestForm.MatchString(r.Digest):
@@ -99,10 +99,10 @@ func parseChanges(changes []Change) ([]wanted, error) {
 	return out, nil
 }
 
-// sameRepo reports whether two names are one repository.
+// sameRepo reports whether two names refer to the same repository.
 func sameRepo(a, b string) bool { return a == b || (a != "" && b != "" && normal(a) == normal(b)) }
 
-// normal is the full name of a repository: what is not said means Docker Hub.
+// normal returns the full name of a repository. The default registry is Docker Hub.
 func normal(repo string) string {
 	first, rest, found := strings.Cut(repo, "/")
 	if !found {

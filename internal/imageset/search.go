@@ -13,14 +13,14 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// search holds the files that a request looks at, each opened once.
+// search holds the files of a request. Each is opened once.
 type search struct {
 	tree   filetree.Tree
 	req    Request
 	files  map[string]*file
-	parsed []*file // those, and what is not in the tree
-	left   int64   // how many bytes may still be read
-	count  int     // how many files may still be opened
+	parsed []*file // those, and inline values
+	left   int64   // bytes that may still be read
+	count  int     // files that may still be opened
 }
 
 func newSearch(tree filetree.Tree, req Request) *search {
@@ -44,18 +44,18 @@ func (s *search) sites(ctx context.Context) ([]site, error) {
 	}
 }
 
-// where says what was looked at, for errors.
+// where describes the searched files, for errors.
 func (s *search) where() string {
 	switch s.req.Kind {
 	case fleet.SourceKustomize:
-		return fmt.Sprintf(" in the overlay %q and the files that it names in this repository (what it takes from elsewhere is not seen: add an entry under images by hand)", s.req.Path)
+		return fmt.Sprintf(" in the overlay %q and the files that it names in this repository (other sources are not searched: add an entry under images yourself)", s.req.Path)
 	case fleet.SourceHelm:
 		return fmt.Sprintf(" in the values of the chart %q", s.req.Path)
 	}
 	return fmt.Sprintf(" in the manifests below %q", s.req.Path)
 }
 
-// entry finds a regular file; fs.ErrNotExist when there is none.
+// entry finds a regular file; fs.ErrNotExist if there is none.
 func (s *search) entry(ctx context.Context, name string) (filetree.Entry, error) {
 	entries, err := s.tree.List(ctx, path.Dir(name))
 	if err != nil {
@@ -88,11 +88,11 @@ func (s *search) openEntry(ctx context.Context, name string, e filetree.Entry) (
 		return nil, problem(name, "not a regular file: links are not followed when images are set")
 	}
 	if s.count--; s.count < 0 {
-		return nil, problem("", "more than %d files would have to be looked at", s.req.Limits.Files)
+		return nil, problem("", "more than %d files would have to be searched", s.req.Limits.Files)
 	}
 	data, err := s.tree.Read(ctx, e, min(s.req.Limits.FileBytes, s.left))
 	if errors.Is(err, filetree.ErrTooBig) {
-		return nil, problem(name, "it is too large, or all files together are")
+		return nil, problem(name, "the file, or all files together, are too large")
 	}
 	if err != nil {
 		return nil, fmt.Errorf("reading %q: %w", name, err)
@@ -106,7 +106,7 @@ func (s *search) openEntry(ctx context.Context, name string, e filetree.Entry) (
 	return f, nil
 }
 
-// parse makes a file of what is in it.
+// parse parses the content of a file.
 func (s *search) parse(name string, data []byte) (*file, error) {
 	f, err := open(name, data)
 	if err == nil {
@@ -115,7 +115,7 @@ func (s *search) parse(name string, data []byte) (*file, error) {
 	return f, err
 }
 
-// bounded refuses the first file that has taken more steps than it may.
+// bounded refuses the first file that needed more steps than allowed.
 func (s *search) bounded() error {
 	for _, f := range s.parsed {
 		if err := f.bounded(); err != nil {

@@ -35,7 +35,7 @@ func (tc setCase) run(t *testing.T) {
 	if tc.problem != nil {
 		var mistake *imageset.Error
 		if !errors.As(err, &mistake) {
-			t.Fatalf("%s: got %v, want a user's mistake", tc.reason, err)
+			t.Fatalf("%s: got %v, want a user error", tc.reason, err)
 		}
 		for _, part := range tc.problem {
 			if !strings.Contains(err.Error(), part) {
@@ -94,11 +94,11 @@ func TestPlain(t *testing.T) {
 		"Merge":          {reason: "a merged mapping changes where it is", files: one("base: &b {image: nginx:1.0}\ncontainers:\n- <<: *b\n  name: a\n"), change: "nginx=:1.1", want: one("base: &b {image: nginx:1.1}\ncontainers:\n- <<: *b\n  name: a\n")},
 		"Same":           {reason: "what is there already is no edit", files: one(pod("nginx:1.1")), change: "nginx=:1.1"},
 		"NotAContainer":  {reason: "an image elsewhere is not a container's", files: one("spec: {image: nginx:1.0}\ncontainers: [{image: redis:7}]\n"), change: "nginx=:1.1", problem: []string{`"nginx"`, "there are: redis:7"}},
-		"Nothing":        {reason: "says what there is", files: one(pod("nginx:1.0")), change: "redis=:1.1", problem: []string{`no image "redis"`, "nginx:1.0"}},
+		"Nothing":        {reason: "lists the existing images", files: one(pod("nginx:1.0")), change: "redis=:1.1", problem: []string{`no image "redis"`, "nginx:1.0"}},
 		"Variable":       {reason: "variables are not in Git", files: one(pod("nginx:${tag}")), change: "nginx=:1.1", problem: []string{"source.variables"}},
 		"Conflict":       {reason: "one scalar cannot be two things", files: one(pod("nginx:1.0")), change: "nginx=:1.1 library/nginx=:1.2", problem: []string{"named twice"}},
 		"BadRef":         {reason: "a tag needs its colon", files: one(pod("nginx:1.0")), change: "nginx=1.1", problem: []string{":1.1"}},
-		"Injection":      {reason: "nothing but an image is written", files: one(pod("nginx:1.0")), change: "nginx=:1\"}", problem: []string{"not a tag"}},
+		"Injection":      {reason: "only an image is written", files: one(pod("nginx:1.0")), change: "nginx=:1\"}", problem: []string{"not a tag"}},
 		"Broken":         {reason: "broken YAML names its file", files: one("a: ["), change: "nginx=:1", problem: []string{"app/a.yaml"}},
 	}
 	for name, tc := range cases {
@@ -110,8 +110,8 @@ func TestPlain(t *testing.T) {
 	}
 }
 
-// Aliases let a small file stand for very much, and a file that asks every key about all others is slow
-// without them. The server must not do that work, nor keep what comes of it.
+// Aliases let a small file expand to very many nodes, and lookups of every key among all others are slow even
+// without them. The server must neither do that work nor keep its result.
 func TestWorkIsBounded(t *testing.T) {
 	t.Parallel()
 	many := func(s string, n int) string { return strings.Repeat(s, n) }
@@ -128,17 +128,17 @@ func TestWorkIsBounded(t *testing.T) {
 		files  map[string]string
 		file   string
 	}{
-		"Merges":          {"ten to the power of ten ways lead to the image", fleet.SourcePlain, one(merges + "containers: [*m10]\n"), "app/a.yaml"},
+		"Merges":          {"ten to the power of ten paths lead to the image", fleet.SourcePlain, one(merges + "containers: [*m10]\n"), "app/a.yaml"},
 		"MergesOfObject":  {"and to the name of the object", fleet.SourcePlain, one(merges + "<<: *m10\n"), "app/a.yaml"},
-		"MergesOfPatch":   {"and to what a patch says", fleet.SourceKustomize, kusto(merges + "patches: [*m10]\n"), "app/kustomization.yaml"},
-		"EmptyMerges":     {"what has no keys takes a step too", fleet.SourcePlain, one("m0: &m0 {}\nm1: &m1 {<<: [" + many("*m0,", 10_000) + "]}\ncontainers: [" + many("*m1,", 20_000) + "]\n"), "app/a.yaml"},
+		"MergesOfPatch":   {"and to the value of a patch", fleet.SourceKustomize, kusto(merges + "patches: [*m10]\n"), "app/kustomization.yaml"},
+		"EmptyMerges":     {"a node without keys needs a step too", fleet.SourcePlain, one("m0: &m0 {}\nm1: &m1 {<<: [" + many("*m0,", 10_000) + "]}\ncontainers: [" + many("*m1,", 20_000) + "]\n"), "app/a.yaml"},
 		"Containers":      {"every container is the same large mapping", fleet.SourcePlain, one(wide + "containers: [" + many("*m,", 20_000) + "]\n"), "app/a.yaml"},
 		"Objects":         {"so is every object", fleet.SourcePlain, one(wide + "items: [" + many("*m,", 20_000) + "]\n"), "app/a.yaml"},
 		"Entries":         {"so is every entry of an overlay", fleet.SourceKustomize, kusto(wide + "images: [" + many("*m,", 20_000) + "]\n"), "app/kustomization.yaml"},
 		"Operations":      {"so is every operation of a patch", fleet.SourceKustomize, map[string]string{"app/kustomization.yaml": "resources: [p.yaml]\n", "app/p.yaml": "- &m {" + many("k: v, ", 20_000) + "}\n" + many("- *m\n", 20_000)}, "app/p.yaml"},
 		"Patches":         {"every patch is parsed", fleet.SourceKustomize, kusto("x: &p {patch: 'a: " + long + "'}\npatches: [" + many("*p,", 20_000) + "]\n"), "app/kustomization.yaml"},
 		"Resources":       {"every mention of a file is read", fleet.SourceKustomize, map[string]string{"app/kustomization.yaml": "resources: [" + many("p.yaml,", 20_000) + "]\n", "app/p.yaml": small["app/p.yaml"]}, "app/p.yaml"},
-		"LongPaths":       {"where an image is, is kept for each", fleet.SourcePlain, one("? " + long + "\n: {containers: [" + many("{image: a},", 20_000) + "]}\n"), "app/a.yaml"},
+		"LongPaths":       {"the path is kept for each image", fleet.SourcePlain, one("? " + long + "\n: {containers: [" + many("{image: a},", 20_000) + "]}\n"), "app/a.yaml"},
 		"LongValuesPaths": {"in values too", fleet.SourceHelm, map[string]string{"app/values.yaml": "? " + long + "\n: [" + many("{image: a},", 20_000) + "]\n"}, "app/values.yaml"},
 		"LongImages":      {"an image is put together from its parts", fleet.SourceHelm, map[string]string{"app/values.yaml": "x: &r " + long + "\na: [" + many("{image: {repository: *r, tag: a}},", 10_000) + "]\n"}, "app/values.yaml"},
 		"Tags":            {"every image looks for its tag among all keys", fleet.SourceHelm, map[string]string{"app/values.yaml": many("aImage: a\n", 60_000)}, "app/values.yaml"},
@@ -157,13 +157,13 @@ func TestWorkIsBounded(t *testing.T) {
 					t.Errorf("%s: got %.300v, want that %s repeats too much", tc.reason, err, tc.file)
 				}
 			case <-time.After(time.Minute):
-				t.Fatalf("%s: it has not ended after a minute", tc.reason)
+				t.Fatalf("%s: the search has not ended after a minute", tc.reason)
 			}
 		})
 	}
 }
 
-// What is large without repeating anything is looked at whole.
+// A large file without repetition is searched completely.
 func TestLargeFilesAreSearched(t *testing.T) {
 	t.Parallel()
 	const n = 5_000
@@ -183,7 +183,7 @@ func TestLargeFilesAreSearched(t *testing.T) {
 	}
 }
 
-// Every image of a large kustomization may be changed at once.
+// One request may change every image of a large kustomization.
 func TestManyImagesAreSetAtOnce(t *testing.T) {
 	t.Parallel()
 	var overlay strings.Builder
@@ -220,23 +220,23 @@ func TestKustomize(t *testing.T) {
 	cases := map[string]setCase{
 		"Tag":          {reason: "an entry's tag", files: kusto(head + "images:\n  - name: nginx\n    newTag: \"1.0\" # pinned\n"), change: "nginx=:1.10", want: kusto(head + "images:\n  - name: nginx\n    newTag: \"1.10\" # pinned\n")},
 		"Number":       {reason: "a tag that reads as a number is quoted", files: kusto(head + "images:\n- newTag: v1\n  name: nginx\n"), change: "nginx=:1.10", want: kusto(head + "images:\n- newTag: \"1.10\"\n  name: nginx\n")},
-		"DigestForTag": {reason: "the tag leaves its place to the digest", files: kusto(head + "images:\n- newTag: v1\n  name: nginx\n"), change: "nginx=@" + digest, want: kusto(head + "images:\n- digest: " + digest + "\n  name: nginx\n")},
-		"Both":         {reason: "of both one goes, with its line", files: kusto(head + "images:\n- name: nginx\n  newTag: v1\n  digest: " + digest + "\n"), change: "nginx=:v2", want: kusto(head + "images:\n- name: nginx\n  newTag: v2\n")},
-		"BothFirst":    {reason: "the first key stands beside the dash", files: kusto(head + "images:\n- digest: " + digest + "\n  newTag: v1\n  name: nginx"), change: "nginx=:v2", want: kusto(head + "images:\n- name: nginx\n  newTag: v2")},
+		"DigestForTag": {reason: "the digest replaces the tag", files: kusto(head + "images:\n- newTag: v1\n  name: nginx\n"), change: "nginx=@" + digest, want: kusto(head + "images:\n- digest: " + digest + "\n  name: nginx\n")},
+		"Both":         {reason: "one of both is removed, with its line", files: kusto(head + "images:\n- name: nginx\n  newTag: v1\n  digest: " + digest + "\n"), change: "nginx=:v2", want: kusto(head + "images:\n- name: nginx\n  newTag: v2\n")},
+		"BothFirst":    {reason: "the first key is on the line of the dash", files: kusto(head + "images:\n- digest: " + digest + "\n  newTag: v1\n  name: nginx"), change: "nginx=:v2", want: kusto(head + "images:\n- name: nginx\n  newTag: v2")},
 		"Rename":       {reason: "another repository adds newName", files: kusto(head + "images:\n- name: nginx\n  newTag: v1\n"), change: "nginx=ghcr.io/y/nginx:v2", want: kusto(head + "images:\n- name: nginx\n  newTag: v2\n  newName: ghcr.io/y/nginx\n")},
-		"ByNewName":    {reason: "what it becomes names it as well", files: kusto(head + "images:\n- name: a\n  newName: ghcr.io/y/a\n  newTag: v1\n"), change: "ghcr.io/y/a=:v2", want: kusto(head + "images:\n- name: a\n  newName: ghcr.io/y/a\n  newTag: v2\n")},
+		"ByNewName":    {reason: "the new name refers to it too", files: kusto(head + "images:\n- name: a\n  newName: ghcr.io/y/a\n  newTag: v1\n"), change: "ghcr.io/y/a=:v2", want: kusto(head + "images:\n- name: a\n  newName: ghcr.io/y/a\n  newTag: v2\n")},
 		"Flow":         {reason: "flow style", files: kusto(head + "images: [{name: nginx, newTag: v1}]\n"), change: "nginx=y/nginx:v2@" + digest, want: kusto(head + "images: [{name: nginx, newTag: v2, newName: y/nginx, digest: " + digest + "}]\n")},
 		"Added":        {reason: "a base's image gets an entry", files: kusto(head), change: "nginx=:v2", want: kusto(head + "images:\n- name: nginx\n  newTag: v2\n")},
 		"AddedTwice":   {reason: "two get two", files: kusto(strings.TrimSuffix(head, "\n")), change: "nginx=:v2 redis=:8.0", want: kusto(head + "images:\n- name: nginx\n  newTag: v2\n- name: redis\n  newTag: \"8.0\"")},
-		"AddedBehind":  {reason: "behind the last entry, as it is indented", files: kusto(head + "images:\n  -   name: x\n      newTag: v1 # c\n\nnamePrefix: a-\n"), change: "nginx=:v2 redis=:v8", want: kusto(head + "images:\n  -   name: x\n      newTag: v1 # c\n  -   name: nginx\n      newTag: v2\n  -   name: redis\n      newTag: v8\n\nnamePrefix: a-\n")},
+		"AddedBehind":  {reason: "after the last entry, with the same indentation", files: kusto(head + "images:\n  -   name: x\n      newTag: v1 # c\n\nnamePrefix: a-\n"), change: "nginx=:v2 redis=:v8", want: kusto(head + "images:\n  -   name: x\n      newTag: v1 # c\n  -   name: nginx\n      newTag: v2\n  -   name: redis\n      newTag: v8\n\nnamePrefix: a-\n")},
 		"AddedEmpty":   {reason: "an empty list", files: kusto(head + "images: []\n"), change: "nginx=:v2", want: kusto(head + "images: [{name: nginx, newTag: v2}]\n")},
 		"AddedNull":    {reason: "a key without a value", files: kusto(head + "images:\nnamePrefix: a-\n"), change: "nginx=:v2 redis=:v8", want: kusto(head + "images: [{name: nginx, newTag: v2}, {name: redis, newTag: v8}]\nnamePrefix: a-\n")},
-		"AddedFlow":    {reason: "behind the last of a flow list", files: kusto(head + "images: [ {name: x, newTag: v1} ]\n"), change: "nginx=:v2", want: kusto(head + "images: [ {name: x, newTag: v1}, {name: nginx, newTag: v2} ]\n")},
+		"AddedFlow":    {reason: "after the last entry of a flow list", files: kusto(head + "images: [ {name: x, newTag: v1} ]\n"), change: "nginx=:v2", want: kusto(head + "images: [ {name: x, newTag: v1}, {name: nginx, newTag: v2} ]\n")},
 		"JSON":         {reason: "a kustomization may be JSON", files: kusto(`{"resources": ["../base"]}`), change: "nginx=:v2", want: kusto(`{"resources": ["../base"], "images": [{"name": "nginx", "newTag": "v2"}]}`)},
-		"BaseRenames":  {reason: "the overlay sees what the base makes of it", files: kusto(head), change: "ghcr.io/x/web=:v2", want: kusto(head + "images:\n- name: ghcr.io/x/web\n  newTag: v2\n")},
+		"BaseRenames":  {reason: "the overlay sees the result of the base", files: kusto(head), change: "ghcr.io/x/web=:v2", want: kusto(head + "images:\n- name: ghcr.io/x/web\n  newTag: v2\n")},
 		"CRLF":         {reason: "line ends", files: kusto(strings.ReplaceAll(head, "\n", "\r\n")), change: "nginx=:v2", want: kusto(strings.ReplaceAll(head+"images:\n- name: nginx\n  newTag: v2\n", "\n", "\r\n"))},
-		"Patch":        {reason: "a patch may bring an image", files: kusto(head + "patches:\n- patch: |-\n    spec: {template: {spec: {containers: [{name: s, image: side:1}]}}}\n"), change: "side=:2", want: kusto(head + "patches:\n- patch: |-\n    spec: {template: {spec: {containers: [{name: s, image: side:1}]}}}\nimages:\n- name: side\n  newTag: \"2\"\n")},
-		"End":          {reason: "what would not be read as meant is refused", files: kusto("resources: [../base]\n...\n"), change: "nginx=:v2", problem: []string{"app/kustomization.yaml", "cannot be changed safely"}},
+		"Patch":        {reason: "a patch may add an image", files: kusto(head + "patches:\n- patch: |-\n    spec: {template: {spec: {containers: [{name: s, image: side:1}]}}}\n"), change: "side=:2", want: kusto(head + "patches:\n- patch: |-\n    spec: {template: {spec: {containers: [{name: s, image: side:1}]}}}\nimages:\n- name: side\n  newTag: \"2\"\n")},
+		"End":          {reason: "a change that would not parse as intended is refused", files: kusto("resources: [../base]\n...\n"), change: "nginx=:v2", problem: []string{"app/kustomization.yaml", "cannot be changed safely"}},
 		"Hidden":       {reason: "the name before the base's own is not seen", files: kusto(head), change: "placeholder=:v2", problem: []string{`"placeholder"`, "ghcr.io/x/web:v1", "nginx:1.0"}},
 		"None":         {reason: "no kustomization", files: map[string]string{"app/x.yaml": ""}, change: "nginx=:1", problem: []string{"kustomization.yaml"}},
 	}

@@ -16,10 +16,10 @@ type splice struct {
 	text     string
 }
 
-// span is where the text of a scalar is, with its quotes.
+// span returns the position of the text of a scalar, with its quotes.
 func (f *file) span(n *yaml.Node) (from, to int, err error) {
 	if was, ok := f.spans[n]; ok {
-		return was.from, was.to, nil // its value is that which it shall have by now
+		return was.from, was.to, nil // it already has its new value
 	}
 	at := f.skipProperties(f.at(n))
 	if at < 0 || at > len(f.data) {
@@ -45,7 +45,7 @@ func (f *file) span(n *yaml.Node) (from, to int, err error) {
 }
 
 func (f *file) unclear(n *yaml.Node) error {
-	return problem(f.path, "line %d is written in a way that cannot be changed safely: change it by hand", n.Line)
+	return problem(f.path, "line %d has a form that cannot be changed safely: change it yourself", n.Line)
 }
 
 // skipProperties skips the anchor and the tag before a value.
@@ -59,7 +59,7 @@ func (f *file) skipProperties(at int) int {
 	return at
 }
 
-// quoted is where a quoted text that begins at a place ends, -1 when it does not.
+// quoted returns the end of a quoted text that starts at a position, or -1.
 func (f *file) quoted(at int, quote byte) int {
 	if at >= len(f.data) || f.data[at] != quote {
 		return -1
@@ -77,7 +77,7 @@ func (f *file) quoted(at int, quote byte) int {
 	return -1
 }
 
-// block is where the one line of a block scalar is.
+// block returns the position of the only line of a block scalar.
 func (f *file) block(n *yaml.Node, at int) (from, to int, err error) {
 	text := strings.TrimSpace(n.Value)
 	from = f.endOfLine(at)
@@ -91,7 +91,7 @@ func (f *file) block(n *yaml.Node, at int) (from, to int, err error) {
 	return from, to, nil
 }
 
-// replace sets a scalar. Setting it twice to the same is once.
+// replace sets a scalar. Setting the same value twice has no further effect.
 func (f *file) replace(n *yaml.Node, value string) error {
 	if was, ok := f.set[n]; ok {
 		if was != value {
@@ -119,11 +119,11 @@ func (f *file) replace(n *yaml.Node, value string) error {
 	return nil
 }
 
-// needsQuotes reports whether a plain scalar reads as something else than the text that it shall be.
+// needsQuotes reports whether a plain scalar would parse as something other than the text.
 func needsQuotes(value string, n *yaml.Node) bool { return n.ShortTag() != "!!str" && value != "" }
 
-// encode writes a value in the style of the scalar that it replaces. Values are images and parts of
-// them, which hold nothing that would have to be escaped in quotes.
+// encode writes a value in the style of the scalar that it replaces. Values are images and parts of images,
+// which need no escaping in quotes.
 func encode(style yaml.Style, value string) string {
 	switch {
 	case style&yaml.SingleQuotedStyle != 0:
@@ -134,11 +134,11 @@ func encode(style yaml.Style, value string) string {
 	return value
 }
 
-// numberLike is what some readers take for a number, however large: such as the beginning of a commit.
+// numberLike matches texts that some parsers read as a number, such as the start of a commit.
 var numberLike = regexp.MustCompile(`^[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+)?$`)
 
-// isText reports whether a plain scalar is a string for every reader: 1.10 is a number, 12e3 as well,
-// and older readers take on and off for booleans.
+// isText reports whether every parser reads a plain scalar as a string: 1.10 and 12e3 are numbers, and older
+// parsers read on and off as booleans.
 func isText(value string) bool {
 	switch strings.ToLower(value) {
 	case "", "y", "n", "yes", "no", "on", "off":
@@ -148,8 +148,8 @@ func isText(value string) bool {
 	return n.ShortTag() == "!!str" && !numberLike.MatchString(value) && !strings.ContainsAny(value[:1], "@`%&*!|>'\"#-?:,[]{}")
 }
 
-// finish returns the new content, or nil when nothing changes. That nothing but what was meant has
-// changed is checked against the text itself.
+// finish returns the new content, or nil if nothing changes. It compares the result with the original to verify
+// that nothing else changed.
 func (f *file) finish() ([]byte, error) {
 	if len(f.splices) == 0 {
 		return nil, nil
@@ -159,7 +159,7 @@ func (f *file) finish() ([]byte, error) {
 	at := 0
 	for _, s := range f.splices {
 		if s.from < at {
-			return nil, problem(f.path, "two of the changes are in one place: make them one after another")
+			return nil, problem(f.path, "two of the changes affect the same place: make them one after another")
 		}
 		out.Write(f.data[at:s.from])
 		out.WriteString(s.text)
@@ -168,12 +168,12 @@ func (f *file) finish() ([]byte, error) {
 	out.Write(f.data[at:])
 	docs, err := parse(out.Bytes())
 	if err != nil || !slices.EqualFunc(docs, f.docs, same) {
-		return nil, problem(f.path, "it is written in a way that cannot be changed safely: change it by hand")
+		return nil, problem(f.path, "the file has a form that cannot be changed safely: change it yourself")
 	}
 	return out.Bytes(), nil
 }
 
-// same reports whether two nodes say the same, wherever they are and however they are written.
+// same reports whether two nodes have the same content, independent of position and style.
 func same(a, b *yaml.Node) bool {
 	return a.Kind == b.Kind && a.ShortTag() == b.ShortTag() && a.Value == b.Value && a.Anchor == b.Anchor &&
 		slices.EqualFunc(a.Content, b.Content, same)

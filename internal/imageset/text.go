@@ -11,18 +11,18 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// file is a YAML or JSON file with the places of its nodes, and what shall be changed in it.
+// file is a YAML or JSON file with the positions of its nodes, and the pending edits.
 type file struct {
 	path  string
 	data  []byte
 	docs  []*yaml.Node
-	lines []int  // where each line begins
-	eol   string // as most lines end
+	lines []int  // start of each line
+	eol   string // line ending of most lines
 
 	splices []splice
-	set     map[*yaml.Node]string // scalars that were set already
-	spans   map[*yaml.Node]splice // where those were
-	last    position              // that at was asked for
+	set     map[*yaml.Node]string // scalars that are already set
+	spans   map[*yaml.Node]splice // their positions
+	last    position              // last result of at
 	*steps
 }
 
@@ -31,7 +31,7 @@ var bom = []byte("\xef\xbb\xbf")
 // open parses a file.
 func open(path string, data []byte) (*file, error) {
 	if !utf8.Valid(data) {
-		return nil, problem(path, "it is not UTF-8, so it cannot be changed here")
+		return nil, problem(path, "the file is not UTF-8")
 	}
 	docs, err := parse(data)
 	if err != nil {
@@ -44,12 +44,12 @@ func open(path string, data []byte) (*file, error) {
 	}, nil
 }
 
-var errParser = errors.New("the parser gave up on it")
+var errParser = errors.New("the parser failed")
 
 // parse returns the documents of a text. Aliases are not expanded, so that none can multiply.
 func parse(data []byte) (docs []*yaml.Node, err error) {
 	defer func() {
-		if recover() != nil { // the library's own; what it trips over is a user's
+		if recover() != nil { // a panic of the library: the input comes from a user
 			docs, err = nil, errParser
 		}
 	}()
@@ -67,7 +67,7 @@ func parse(data []byte) (docs []*yaml.Node, err error) {
 	}
 }
 
-// lineStarts finds lines as YAML counts them. A mark of byte order is no part of the first.
+// lineStarts finds lines as YAML counts them. A byte order mark is not part of the first line.
 func lineStarts(data []byte) []int {
 	at := 0
 	if bytes.HasPrefix(data, bom) {
@@ -86,7 +86,7 @@ func lineStarts(data []byte) []int {
 	return starts
 }
 
-// breakAt is how long the line break at a place is; 0 when there is none.
+// breakAt returns the length of the line break at a position, or 0.
 func breakAt(data []byte, at int) int {
 	rest := data[at:]
 	switch {
@@ -109,10 +109,10 @@ func lineEnd(data []byte) string {
 	return "\n"
 }
 
-// position is a place in a file, counted from 1 as nodes have it, and in bytes.
+// position is a position in a file: line and column, counted from 1 as in nodes, and in bytes.
 type position struct{ line, column, at int }
 
-// at is where a node begins, or -1: its anchor or tag, if it has one.
+// at returns the start of a node, including its anchor or tag, or -1.
 func (f *file) at(n *yaml.Node) int {
 	if n.Line < 1 || n.Line > len(f.lines) {
 		return -1
@@ -136,7 +136,7 @@ func (f *file) at(n *yaml.Node) int {
 	return at
 }
 
-// skipBlank skips white space, line breaks and comments.
+// skipBlank skips white space, line breaks, and comments.
 func (f *file) skipBlank(at int) int {
 	for at < len(f.data) {
 		switch f.data[at] {
@@ -151,7 +151,7 @@ func (f *file) skipBlank(at int) int {
 	return at
 }
 
-// endOfLine is where the line of a place ends, before its break.
+// endOfLine returns the end of the line at a position, before its line break.
 func (f *file) endOfLine(at int) int {
 	for at < len(f.data) && breakAt(f.data, at) == 0 {
 		at++
@@ -159,13 +159,13 @@ func (f *file) endOfLine(at int) int {
 	return at
 }
 
-// beginOfLine is where the line of a place begins.
+// beginOfLine returns the start of the line at a position.
 func (f *file) beginOfLine(at int) int {
 	i, found := slices.BinarySearch(f.lines, at)
 	switch {
 	case found:
 		return f.lines[i]
-	case i == 0: // the mark of byte order
+	case i == 0: // the byte order mark
 		return 0
 	}
 	return f.lines[i-1]

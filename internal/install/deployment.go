@@ -96,9 +96,12 @@ func (o Options) container() corev1.Container {
 }
 
 func (o Options) args() []string {
-	args := []string{"--server-address=" + o.ServerAddress, "--token-file=" + tokenDir + "/" + tokenKey, "--token-secret=" + tokenSecret}
+	args := []string{"--server-address=" + o.ServerAddress, "--token-file=" + tokenDir + "/" + o.tokenKey(), "--token-secret=" + o.tokenSecretName()}
 	if len(o.CAPEM) > 0 {
 		args = append(args, "--ca-cert-file="+caDir+"/"+caKey)
+	}
+	if o.Agent.EngineNamespace != "" {
+		args = append(args, "--argocd-namespace="+o.Agent.EngineNamespace)
 	}
 	return append(args, "--policy-file="+policyDir+"/"+agentnames.PolicyKey, "--listen=:8080")
 }
@@ -112,7 +115,7 @@ func (o Options) mounts() []corev1.VolumeMount {
 }
 
 func (o Options) volumes() []corev1.Volume {
-	volumes := []corev1.Volume{secretVolume("token", tokenSecret)}
+	volumes := []corev1.Volume{secretVolume("token", o.tokenSecretName())}
 	if len(o.CAPEM) > 0 {
 		volumes = append(volumes, secretVolume("ca", caSecret))
 	}

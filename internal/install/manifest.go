@@ -22,16 +22,18 @@ const LabelInstall = "kedge.dev/install"
 
 // Names of objects in the agent's own namespace, and paths of files in the pod.
 const (
-	agentName     = "kedge-agent" // ServiceAccount, Deployment, Role, container
-	tokenSecret   = "kedge-agent-token"
-	caSecret      = "kedge-agent-ca"
-	tokenKey      = "token"
-	caKey         = "ca.crt"
-	tokenDir      = "/var/run/secrets/kedge/token"
-	caDir         = "/var/run/secrets/kedge/ca"
-	policyDir     = "/etc/kedge/policy"
-	maxNameLength = 63
-	maxReplicas   = 9
+	agentName   = "kedge-agent" // ServiceAccount, Deployment, Role, container
+	tokenSecret = "kedge-agent-token"
+	caSecret    = "kedge-agent-ca"
+	tokenKey    = "token"
+	// registrationKey is the key of the token in a Secret of a user.
+	registrationKey = "registrationToken"
+	caKey           = "ca.crt"
+	tokenDir        = "/var/run/secrets/kedge/token"
+	caDir           = "/var/run/secrets/kedge/ca"
+	policyDir       = "/etc/kedge/policy"
+	maxNameLength   = 63
+	maxReplicas     = 9
 )
 
 // Options are the options of a manifest.
@@ -50,6 +52,9 @@ type Options struct {
 	AgentNamespace string
 	// Replicas is the number of pods; default 1.
 	Replicas int
+	// RegistrationSecret is a Secret in the namespace of the agent that a user creates. Its key registrationToken holds the
+	// token; "" means the Secret of the manifest.
+	RegistrationSecret string
 	// WithSecret includes the token. A manifest without it is for upgrades and for uninstalling.
 	WithSecret bool
 	// WithoutDeployment omits the Deployment, for an agent that runs outside of its cluster. Image is not required then.
@@ -113,6 +118,9 @@ func (o Options) check() error {
 	}
 	if o.WithSecret && o.Token == "" {
 		return fmt.Errorf("generating the manifest of agent %q: the token is missing", o.Agent.Name)
+	}
+	if o.Agent.EngineNamespace == o.AgentNamespace {
+		return fleet.Invalid("engineNamespace", "%q is the namespace of the agent itself: Argo CD needs another one", o.AgentNamespace)
 	}
 	if slices.Contains(o.Agent.Namespaces, o.AgentNamespace) {
 		return fleet.Invalid("namespaces", "%q is the namespace of the agent itself, which an agent does not manage: remove it", o.AgentNamespace)

@@ -45,12 +45,14 @@ func namespaced(o *install.Options) {
 func TestManifestMatchesGoldenFile(t *testing.T) {
 	t.Parallel()
 	cases := map[string]func(*install.Options){
-		"cluster":           nil,
-		"namespaced":        namespaced,
-		"without-secret":    func(o *install.Options) { o.WithSecret, o.Token = false, "" },
-		"replicas":          func(o *install.Options) { o.Replicas = 2 },
-		"outside":           func(o *install.Options) { o.WithoutDeployment, o.Image = true, "" },
-		"plaintext-ignores": func(o *install.Options) { o.ServerAddress = "ws://127.0.0.1:8080" },
+		"cluster":            nil,
+		"namespaced":         namespaced,
+		"without-secret":     func(o *install.Options) { o.WithSecret, o.Token = false, "" },
+		"argocd":             withArgoCD,
+		"argocd-credentials": func(o *install.Options) { withArgoCD(o); o.Agent.DeliverGitCredentials = true },
+		"replicas":           func(o *install.Options) { o.Replicas = 2 },
+		"outside":            func(o *install.Options) { o.WithoutDeployment, o.Image = true, "" },
+		"plaintext-ignores":  func(o *install.Options) { o.ServerAddress = "ws://127.0.0.1:8080" },
 	}
 	for name, change := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -84,7 +86,7 @@ func decode(t *testing.T, o install.Options) []unstructured.Unstructured {
 // covers: C4 (uninstalling deletes no application object; limited to listed namespaces)
 func TestManifestContainsOnlyTheAgentsOwnObjects(t *testing.T) {
 	t.Parallel()
-	for reason, change := range map[string]func(*install.Options){"cluster-wide": nil, "limited": namespaced} {
+	for reason, change := range map[string]func(*install.Options){"cluster-wide": nil, "limited": namespaced, "with Argo CD": withArgoCD} {
 		for _, u := range decode(t, options(change)) {
 			if u.GetLabels()[install.LabelInstall] != "prod" {
 				t.Errorf("%s: %s %s has no label %s", reason, u.GetKind(), u.GetName(), install.LabelInstall)
@@ -99,6 +101,37 @@ func TestManifestContainsOnlyTheAgentsOwnObjects(t *testing.T) {
 		}
 	}
 }
+
+// An agent that has Argo CD apply gets no permission for the objects of deployments, and none for Secrets of Argo CD.
+// covers: E1
+func TestAgentWithArgoCDGetsOnlyItsResources(t *testing.T) {
+	t.Parallel()
+	for _, u := range decode(t, options(withArgoCD)) {
+		if strings.HasPrefix(u.GetKind(), "ClusterRole") {
+			t.Errorf("the manifest contains a %s", u.GetKind())
+		}
+		if u.GetKind() != "Role" || u.GetNamespace() == "kedge-agent-prod" {
+			continue
+		}
+		rules, _, _ := unstructured.NestedSlice(u.Object, "rules")
+		if u.GetNamespace() == "kube-system" {
+			if names, _, _ := unstructured.NestedStringSlice(rules[0].(map[string]any), "resourceNames"); len(rules) != 1 || !slices.Equal(names, []string{"kube-system"}) {
+				t.Errorf("a Role in kube-system has the rules %v", rules)
+			}
+			continue
+		}
+		if u.GetNamespace() != "argocd" || len(rules) != 1 {
+			t.Fatalf("a Role in namespace %q has the rules %v", u.GetNamespace(), rules)
+		}
+		groups, _, _ := unstructured.NestedStringSlice(rules[0].(map[string]any), "apiGroups")
+		resources, _, _ := unstructured.NestedStringSlice(rules[0].(map[string]any), "resources")
+		if !slices.Equal(groups, []string{"argoproj.io"}) || !slices.Equal(resources, []string{"applications", "appprojects"}) {
+			t.Errorf("the agent may use %v of %v", resources, groups)
+		}
+	}
+}
+
+func withArgoCD(o *install.Options) { o.Agent.EngineNamespace = "argocd" }
 
 func TestLimitedAgentGetsNoClusterRole(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,8 @@
 package install
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,6 +40,17 @@ func (o Options) serviceAccount() *corev1.ServiceAccount {
 	}
 }
 
+// tokenSecretName returns the name of the Secret with the token.
+func (o Options) tokenSecretName() string { return cmp.Or(o.RegistrationSecret, tokenSecret) }
+
+// tokenKey returns the key of the token in that Secret.
+func (o Options) tokenKey() string {
+	if o.RegistrationSecret != "" {
+		return registrationKey
+	}
+	return tokenKey
+}
+
 func (o Options) tokenSecret() *corev1.Secret {
 	return o.secret(tokenSecret, tokenKey, []byte(o.Token))
 }
@@ -59,14 +72,43 @@ func (o Options) secret(name, key string, value []byte) *corev1.Secret {
 
 // rbac returns the permissions of the agent. The cluster owner may restrict them. The server cannot extend them.
 func (o Options) rbac() []runtime.Object {
+	if o.Agent.EngineNamespace != "" {
+		return o.argoCDRBAC()
+	}
 	if o.Agent.Scope != fleet.ScopeNamespaced {
 		return o.clusterRBAC()
 	}
-	objects := o.rolePair(o.AgentNamespace, agentName, ownRules())
+	objects := o.rolePair(o.AgentNamespace, agentName, o.ownRules())
 	for _, ns := range o.Agent.Namespaces {
 		objects = append(objects, o.rolePair(ns, o.AgentNamespace, everything())...)
 	}
 	return objects
+}
+
+// argoCDRBAC returns the permissions of an agent that has Argo CD apply: Applications and AppProjects in the namespace of
+// Argo CD, and what the agent keeps in its own namespace. It has no permission for the objects of deployments. It can read
+// no Secret of Argo CD, which holds credentials of clusters: if it delivers Git credentials, it may use its own Secrets, by
+// name. RBAC cannot limit the names of new objects.
+func (o Options) argoCDRBAC() []runtime.Object {
+	objects := o.rolePair(o.AgentNamespace, agentName, o.ownRules())
+	rules := []rbacv1.PolicyRule{{
+		APIGroups: []string{"argoproj.io"}, Resources: []string{"applications", "appprojects"},
+		// RBAC cannot express "only with a label": the engine checks the label before each write.
+		Verbs: []string{"get", "list", "watch", "create", "update", "delete"},
+	}}
+	if o.Agent.DeliverGitCredentials {
+		rules = append(rules,
+			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},
+			rbacv1.PolicyRule{
+				APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "watch", "update", "delete"},
+				ResourceNames: agentnames.RepositorySecretNames(o.AgentNamespace),
+			})
+	}
+	objects = append(objects, o.rolePair(o.Agent.EngineNamespace, o.AgentNamespace, rules)...)
+	// The UID of this namespace identifies the cluster.
+	return append(objects, o.rolePair(metav1.NamespaceSystem, o.AgentNamespace, []rbacv1.PolicyRule{{
+		APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}, ResourceNames: []string{metav1.NamespaceSystem},
+	}})...)
 }
 
 func (o Options) clusterRBAC() []runtime.Object {
@@ -115,7 +157,7 @@ func everything() []rbacv1.PolicyRule {
 // ownRules are the permissions of a namespaced agent in its own namespace: for its inventory, its offline cache, its token
 // and its Lease. They do not include its Deployment, its RBAC or other Secrets and Leases. RBAC cannot restrict the verb
 // create by name, so that the agent may create Secrets and Leases with other names, but may not read or change them.
-func ownRules() []rbacv1.PolicyRule {
+func (o Options) ownRules() []rbacv1.PolicyRule {
 	verbs := []string{"get", "list", "watch", "create", "update", "patch", "delete"}
 	rule := func(group, resource string, names, verbs []string) rbacv1.PolicyRule {
 		return rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, ResourceNames: names, Verbs: verbs}
@@ -125,7 +167,7 @@ func ownRules() []rbacv1.PolicyRule {
 		rule("", "configmaps", nil, verbs),
 		rule(coordination, "leases", []string{agentnames.Lease}, []string{"get", "list", "watch", "update"}),
 		rule(coordination, "leases", nil, []string{"create"}),
-		rule("", "secrets", []string{tokenSecret}, []string{"get", "update", "patch"}),
+		rule("", "secrets", []string{o.tokenSecretName()}, []string{"get", "update", "patch"}),
 		rule("", "secrets", agentnames.SlotNames(), []string{"get", "patch"}),
 		rule("", "secrets", nil, []string{"create"}),
 	}

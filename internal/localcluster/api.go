@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// apiClient asks the few things of the API server that a start needs. A Kubernetes client library
-// would do the same with 20 MB more in every program that contains the demo.
+// apiClient sends the few requests that a start needs. A Kubernetes client library would add 20 MB to every
+// program that contains the demo.
 type apiClient struct {
 	url  string
 	http *http.Client
@@ -24,7 +24,7 @@ func newAPIClient(c *Cluster) (*apiClient, error) {
 		return nil, err
 	}
 	return &apiClient{url: c.URL(), http: &http.Client{
-		// No proxy from the environment: it is this machine.
+		// No proxy from the environment: the server is on this machine.
 		Transport: &http.Transport{TLSClientConfig: config, ForceAttemptHTTP2: true},
 		Timeout:   10 * time.Second,
 	}}, nil
@@ -32,7 +32,7 @@ func newAPIClient(c *Cluster) (*apiClient, error) {
 
 func (a *apiClient) close() { a.http.CloseIdleConnections() }
 
-// do sends a request and decodes the answer into out, unless out is nil.
+// do sends a request and decodes the response into out, unless out is nil.
 func (a *apiClient) do(ctx context.Context, method, path string, body, out any) error {
 	var content io.Reader
 	if body != nil {
@@ -68,7 +68,7 @@ func (a *apiClient) do(ctx context.Context, method, path string, body, out any) 
 	return nil
 }
 
-// until repeats check until it returns nil. A program that is starting gives no event to wait for.
+// until repeats check until it returns nil. A starting program sends no event to wait for.
 func until(ctx context.Context, check func(context.Context) error) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
@@ -134,7 +134,7 @@ func (a *apiClient) nodesReady(ctx context.Context) error {
 		return err
 	}
 	for _, n := range list.Items {
-		// The node controller takes the taint away when it has seen the node ready.
+		// The node controller removes the taint when it sees that the node is ready.
 		if len(n.Spec.Taints) > 0 {
 			return fmt.Errorf("node %s is not ready", n.Metadata.Name)
 		}

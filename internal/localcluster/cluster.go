@@ -12,23 +12,23 @@ import (
 	"time"
 )
 
-// startTimeout bounds one start. It takes about five seconds on an idle machine with two cores;
-// the rest is for machines that do other things at the same time.
+// startTimeout limits one start. A start takes about five seconds on an idle machine with two cores; the rest
+// is for busy machines.
 const startTimeout = 2 * time.Minute
 
-// Config says what to start.
+// Config is the configuration of a cluster.
 type Config struct {
-	// BinDir holds the programs, as hack/kube/build.sh leaves them.
+	// BinDir is the folder of the programs, as built by hack/kube/build.sh.
 	BinDir string
-	// Name of the cluster, of its context in the kubeconfig and of its folder; "local" when empty.
+	// Name of the cluster, of its context in the kubeconfig, and of its folder; default "local".
 	Name string
-	// Dir is where the cluster makes its folder; the system's temporary folder when empty.
+	// Dir is the parent of the folder of the cluster; default the temporary folder of the system.
 	Dir string
-	// Nodes is how many simulated nodes there are; 1 when 0.
+	// Nodes is the number of simulated nodes; default 1.
 	Nodes int
-	// Log gets what goes wrong after the start; nothing is logged when nil.
+	// Log gets errors after the start; may be nil.
 	Log *slog.Logger
-	// Progress is told what the start waits for, in a few words; may be nil.
+	// Progress gets short texts about what the start waits for; may be nil.
 	Progress func(string)
 }
 
@@ -55,15 +55,15 @@ type Cluster struct {
 	stop  func() error
 }
 
-// Start starts a cluster and returns when it is usable: nodes are Ready and the ServiceAccount
-// controller has served the default namespace. ctx bounds the start only; the cluster runs until
-// Stop, or until this process ends in whatever way.
+// Start starts a cluster and returns when it is usable: nodes are Ready, and the default namespace has its
+// ServiceAccount. ctx limits only the start. The cluster runs until Stop, or until this process ends for any
+// reason.
 func Start(ctx context.Context, cfg Config) (*Cluster, error) {
 	cfg = cfg.withDefaults()
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	// Between the choice of a free port and its use by the API server somebody else may take it.
-	// There is no way to hand a listener over, so a start that lost that race is repeated.
+	// Another program may use the free port before the API server does. A listener cannot be passed to it, so
+	// such a start is repeated.
 	for {
 		c, err := start(ctx, cfg)
 		if errors.Is(err, errPortTaken) && ctx.Err() == nil {
@@ -97,7 +97,7 @@ func start(ctx context.Context, cfg Config) (*Cluster, error) {
 	return c, nil
 }
 
-// prepare makes everything that needs no running program: folder, keys, process group.
+// prepare creates everything that needs no running program: folder, keys, process group.
 func prepare(cfg Config) (*Cluster, error) {
 	dir, err := makeDir(cfg)
 	if err != nil {
@@ -131,7 +131,7 @@ func makeDir(cfg Config) (string, error) {
 	return filepath.Abs(dir)
 }
 
-// Name returns the name that the cluster was given.
+// Name returns the name of the cluster.
 func (c *Cluster) Name() string { return c.cfg.Name }
 
 // Kubeconfig returns the path of a kubeconfig for a cluster administrator. The credentials are
@@ -141,14 +141,14 @@ func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, adminUser.fi
 // URL returns the address of the API server.
 func (c *Cluster) URL() string { return fmt.Sprintf("https://127.0.0.1:%d", c.port) }
 
-// CAFile returns the path of the certificate that the API server's certificate is signed with.
+// CAFile returns the path of the CA certificate of the API server.
 func (c *Cluster) CAFile() string { return filepath.Join(c.dir, caFile) }
 
-// AuditLog returns the path of the API server's audit log: one JSON event per line for each
-// request, whether read or write, of anyone but the control plane itself.
+// AuditLog returns the path of the audit log of the API server: one JSON event per line for each read or write,
+// except those of the control plane itself.
 func (c *Cluster) AuditLog() string { return filepath.Join(c.dir, "audit.log") }
 
-// Stop ends the cluster and removes what it wrote. Later calls return what the first returned.
+// Stop stops the cluster and removes its files. Later calls return the result of the first.
 func (c *Cluster) Stop() error { return c.stop() }
 
 func (c *Cluster) tearDown() error {
@@ -156,7 +156,7 @@ func (c *Cluster) tearDown() error {
 		c.api.close()
 	}
 	err := c.group.stop()
-	// The watchdog has removed the folder already; this reports if it could not.
+	// The watchdog has removed the folder already; this call reports if it could not.
 	if rmErr := os.RemoveAll(c.dir); rmErr != nil {
 		err = errors.Join(err, fmt.Errorf("removing the folder of cluster %q: %w", c.cfg.Name, rmErr))
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// holdEnv makes this binary start a cluster, print where it is and wait to be killed.
+// holdEnv makes this binary start a cluster, print its address, and wait for a signal.
 const holdEnv = "KEDGE_TEST_HOLD_CLUSTER"
 
 func TestMain(m *testing.M) {
@@ -139,14 +139,14 @@ func TestLostPortIsTriedAgain(t *testing.T) {
 	}
 	defer taken.Close()
 	if strings.HasSuffix(c.URL(), taken.Addr().String()) {
-		t.Errorf("the cluster says it is at %s, which is taken", c.URL())
+		t.Errorf("the cluster uses %s, which another program uses", c.URL())
 	}
 	if err := c.Stop(); err != nil {
 		t.Error(err)
 	}
 }
 
-// listenFirst takes the port that a cluster in dir has chosen and not used yet.
+// listenFirst occupies the port that a cluster in dir has chosen and not used yet.
 func listenFirst(t *testing.T, dir string) net.Listener {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*", "kubeconfig"))
@@ -177,7 +177,7 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 	for _, tc := range []struct {
 		name, binDir, want, reason string
 	}{
-		{"missing", t.TempDir(), "no such file", "a missing program is named at once"},
+		{"missing", t.TempDir(), "no such file", "a missing program is reported immediately"},
 		{"broken", broken, "no such flag", "a program that ends shows what it wrote, without waiting for a timeout"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -225,13 +225,13 @@ func isEmpty(dir string) error {
 	return nil
 }
 
-// processesIn returns the command lines of the programs that run in a folder below dir or have it
-// among their arguments: those of the clusters there, with their watchdogs.
+// processesIn returns the command lines of the programs that run in a folder below dir or have it in their
+// arguments: those of the clusters there and their watchdogs.
 func processesIn(t *testing.T, dir string) []string {
 	t.Helper()
 	pids, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil || len(pids) == 0 {
-		t.Skipf("there is no way to list processes here (%v)", err)
+		t.Skipf("processes cannot be listed here (%v)", err)
 	}
 	var found []string
 	for _, pid := range pids {

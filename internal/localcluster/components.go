@@ -45,14 +45,14 @@ func (c *Cluster) startAPIServer(ctx context.Context) error {
 		"--listen-client-urls=unix://client", "--advertise-client-urls=unix://client",
 		"--listen-peer-urls=unix://peer", "--initial-advertise-peer-urls=unix://peer",
 		"--initial-cluster=default=unix://peer",
-		// Nothing here is worth a disk's time: the data goes when the processes go.
+		// The data is deleted with the processes, so syncing it to disk is useless.
 		"--unsafe-no-fsync",
 	}
 	apiserver := []string{
 		"--etcd-servers=unix://client",
 		"--bind-address=127.0.0.1", "--secure-port=" + strconv.Itoa(c.port),
-		// Without a reconciler nothing is published of this address; stating one spares the
-		// search for a network interface, which fails on a machine that has none.
+		// Without a reconciler, this address is not published. Setting one avoids the search for a network
+		// interface, which fails on a machine without one.
 		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",
 		"--service-cluster-ip-range=10.96.0.0/16",
 		"--tls-cert-file=" + servingCertFile, "--tls-private-key-file=" + servingKeyFile,
@@ -61,7 +61,7 @@ func (c *Cluster) startAPIServer(ctx context.Context) error {
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file=" + accountKeyFile,
 		"--service-account-signing-key-file=" + accountKeyFile,
-		// Limits would measure the neighbours on this machine rather than the product.
+		// Limits would measure other load on this machine rather than the product.
 		"--enable-priority-and-fairness=false",
 		"--max-requests-inflight=0", "--max-mutating-requests-inflight=0",
 		"--audit-policy-file=" + auditPolicyFile, "--audit-log-path=audit.log",
@@ -101,7 +101,7 @@ type program struct {
 	args []string
 }
 
-// startAndWait starts programs and waits until ready returns; the end of a program ends the wait.
+// startAndWait starts programs and waits until ready returns, or until a program ends.
 func (c *Cluster) startAndWait(ctx context.Context, ready func(context.Context) error, programs ...program) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -127,8 +127,8 @@ func (c *Cluster) run(p program, failed context.CancelCauseFunc) error {
 	cmd := exec.Command(filepath.Join(c.cfg.BinDir, p.name), p.args...) //nolint:noctx // it outlives the start; the group ends it
 	cmd.Dir = c.dir
 	cmd.Stdout, cmd.Stderr = log, log
-	// The programs get nothing of our environment: a proxy, a KUBECONFIG or an ETCD_… variable
-	// in it would change what they do.
+	// The programs do not get the environment of this process: a proxy, a KUBECONFIG, or an ETCD_… variable
+	// would change their behavior.
 	cmd.Env = []string{"HOME=" + c.dir, "TMPDIR=" + c.dir, "PATH=" + os.Getenv("PATH")}
 	return c.group.start(cmd, func(err error) {
 		err = c.exitError(p.name, err)
@@ -139,7 +139,7 @@ func (c *Cluster) run(p program, failed context.CancelCauseFunc) error {
 
 func (c *Cluster) logFile(program string) string { return filepath.Join(c.dir, program+".log") }
 
-// exitError says why a program ended, with the end of what it wrote.
+// exitError returns an error with the cause and the end of the output.
 func (c *Cluster) exitError(program string, cause error) error {
 	log, err := os.ReadFile(c.logFile(program))
 	if err != nil {

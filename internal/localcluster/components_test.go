@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A port that was free may be taken before the API server uses it; only that is worth another try.
+// Only a port that another program took before the API server justifies another attempt.
 func TestExitErrorTellsLostPortsFromOtherEnds(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

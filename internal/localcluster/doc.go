@@ -1,16 +1,15 @@
-// Package localcluster runs a real Kubernetes control plane on this machine for as long as a
-// test or the demo needs it: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, and
-// kwok in the place of kubelets. Garbage collection, namespace deletion, RBAC and ServiceAccount
-// tokens are the real thing; only containers are simulated, so that a Deployment becomes
-// Available without an image.
+// Package localcluster runs a real Kubernetes control plane on this machine for tests and the demo: etcd,
+// kube-apiserver, kube-controller-manager, kube-scheduler, and kwok instead of kubelets. Garbage collection,
+// namespace deletion, RBAC, and ServiceAccount tokens are real. Only containers are simulated, so that a
+// Deployment becomes Available without an image.
 //
-// The programs are started directly rather than through kwokctl, which starts daemons that
-// outlive their parent. Here they are one process group with a watchdog: a shell that waits for
-// the end of a pipe whose other end only this process holds. However this process ends, kill -9
-// included, the pipe closes, and the watchdog kills the group and removes the folder. etcd listens
-// on sockets inside that folder, so that the API server's is the only TCP port.
+// The programs are started directly and not with kwokctl, which starts daemons that outlive their parent. They
+// form one process group with a watchdog: a shell that waits for the end of a pipe whose other end only this
+// process holds. If this process ends for any reason, including kill -9, the pipe closes, and the watchdog
+// kills the group and removes the folder. etcd listens on sockets inside that folder, so the API server has the
+// only TCP port.
 //
-// Everything that the programs write is below the cluster's own folder; nothing goes to the home
-// folder. Clusters are independent of each other and several may run at once. The package does
-// not import testing, because the demo uses it.
+// All files of the programs are below the folder of the cluster; the home folder is not used. Clusters are
+// independent, and several can run at the same time. The package does not import testing, because the demo uses
+// it.
 package localcluster

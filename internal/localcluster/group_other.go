@@ -8,7 +8,7 @@ import (
 	"os/exec"
 )
 
-// group exists so that programs that contain the demo build everywhere.
+// group makes programs that contain the demo compile on every platform.
 type group struct{}
 
 func newGroup(string) (*group, error) {

@@ -13,16 +13,16 @@ import (
 	"syscall"
 )
 
-// watch waits for the end of its standard input, which comes when the process that holds the
-// other end closes it or dies, and then leaves nothing behind. It is plain POSIX: dash knows
-// "kill -s KILL -- -N", not "kill -KILL -- -N".
+// watch waits for the end of its standard input, which comes when the process at the other end closes it or
+// dies, and then kills the group and removes the folder. It is plain POSIX: dash accepts "kill -s KILL -- -N",
+// not "kill -KILL -- -N".
 const watch = `read -r _; kill -s KILL -- "-$1"; rm -rf -- "$2"`
 
 // group is a process group that does not outlive this process.
 //
-// Its leader is a cat that does nothing: it reserves the group's number from before the watchdog
-// starts until after the watchdog has used it. Both are in groups of their own, so that a Ctrl-C
-// in a terminal reaches this process only, which then stops things in order.
+// Its leader is an idle cat: it reserves the number of the group from before the watchdog starts until after
+// the watchdog has used it. Both are in other groups, so that Ctrl-C in a terminal reaches only this process,
+// which then stops everything in order.
 type group struct {
 	leader   *exec.Cmd
 	watchdog *exec.Cmd
@@ -52,7 +52,7 @@ func (g *group) startOnPipe(cmd *exec.Cmd) error {
 		return fmt.Errorf("making a pipe to %s: %w", cmd.Path, err)
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	// The watchdog must be able to remove the folder that this process was started in.
+	// The watchdog must be able to remove the working folder of this process.
 	cmd.Dir = "/"
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting %s: %w", cmd.Path, err)
@@ -86,15 +86,15 @@ func (g *group) isStopping() bool {
 	return g.stopping
 }
 
-// stop kills all members and returns when they are gone. There is nothing worth an orderly end:
-// the data goes with them. The watchdog does the work, so that both ways to end are one.
+// stop kills all members and returns when they are gone. No graceful stop is needed, because the data is
+// deleted too. The watchdog does the work, so that a stop and a crash use the same code.
 func (g *group) stop() error {
 	g.mu.Lock()
 	g.stopping = true
 	g.mu.Unlock()
 	err := g.hold[1].Close()
 	err = errors.Join(err, ignoreExit(g.watchdog.Wait()))
-	// The leader was killed with the others, unless somebody killed the watchdog first.
+	// The leader was killed with the group, unless another process killed the watchdog first.
 	if killErr := syscall.Kill(-g.leader.Process.Pid, syscall.SIGKILL); killErr != nil && !errors.Is(killErr, syscall.ESRCH) {
 		err = errors.Join(err, fmt.Errorf("killing the process group: %w", killErr))
 	}
@@ -102,7 +102,7 @@ func (g *group) stop() error {
 	return errors.Join(err, ignoreExit(g.leader.Wait()))
 }
 
-// ignoreExit drops the error that says that a program ended with a signal or a code.
+// ignoreExit drops the error about the exit code or signal of a program.
 func ignoreExit(err error) error {
 	if _, ok := errors.AsType[*exec.ExitError](err); ok {
 		return nil

@@ -25,14 +25,14 @@ const (
 	accountKeyFile  = "service-account.key"
 )
 
-// user is an identity that a client certificate states.
+// user is the identity of a client certificate.
 type user struct {
 	name, group string
 	file        string // kubeconfig
 }
 
-// The users of a cluster. Controllers have the identities that the default RBAC rules name, so
-// that what they may do is what they may do elsewhere.
+// The users of a cluster. Controllers have the identities of the default RBAC rules, so that they have their
+// usual permissions.
 var (
 	adminUser      = user{name: "admin", group: "system:masters", file: "kubeconfig"}
 	controllerUser = user{name: "system:kube-controller-manager", file: "controller-manager.kubeconfig"}
@@ -134,8 +134,8 @@ func (p *pki) clientTLS(u user) (*tls.Config, error) {
 	return &tls.Config{RootCAs: roots, Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}, nil
 }
 
-// newAccountKey returns the key that signs ServiceAccount tokens, in the one encoding of an
-// elliptic key that both kube-apiserver (as a public key) and kube-controller-manager read.
+// newAccountKey returns the key that signs ServiceAccount tokens, in the encoding of elliptic keys that both
+// kube-apiserver (as a public key) and kube-controller-manager accept.
 func newAccountKey() ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -152,7 +152,7 @@ func encodePEM(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})
 }
 
-// writeFiles writes keys, certificates, kubeconfigs and the two policies into the folder.
+// writeFiles writes keys, certificates, kubeconfigs, and the two policies into the folder.
 func (c *Cluster) writeFiles() error {
 	var err error
 	if c.pki, err = newPKI(); err != nil {

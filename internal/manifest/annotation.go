@@ -9,22 +9,22 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// Annotations by which an object says how it is applied.
+// Annotations that define how an object is applied.
 const (
-	// AnnotationWave holds an integer: a wave begins when everything of the lower ones is ready.
+	// AnnotationWave has an integer: a wave starts when all objects of lower waves are ready.
 	AnnotationWave = "kedge.dev/wave"
-	// AnnotationDependsOn names objects of the same bundle that have to be ready before: a list, parted
-	// by commas, of "Kind[.group] [namespace/]name".
+	// AnnotationDependsOn names objects of the same bundle that must be ready before: a comma-separated list of
+	// "Kind[.group] [namespace/]name".
 	AnnotationDependsOn = "kedge.dev/depends-on"
-	// AnnotationDrift says for one object what the policy of its deployment says for all.
+	// AnnotationDrift overrides the drift policy of the deployment for one object.
 	AnnotationDrift = "kedge.dev/drift"
 
-	// What other tools of the field call the same; users bring it along.
+	// Equivalent annotations of other tools.
 	argoWave          = "argocd.argoproj.io/sync-wave"
 	cliUtilsDependsOn = "config.kubernetes.io/depends-on"
 )
 
-// annotation returns what an object says under the first of names that it has.
+// annotation returns the value of the first of names that an object has.
 func (o Object) annotation(names ...string) (name, value string) {
 	metadata, _ := o.Content["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)
@@ -36,10 +36,10 @@ func (o Object) annotation(names ...string) (name, value string) {
 	return "", ""
 }
 
-// Wave returns the wave of an object, 0 unless it says one.
+// Wave returns the wave of an object; default 0.
 func (o Object) Wave() (int, error) { return o.wave() }
 
-// wave returns the wave of an object, 0 unless it says one.
+// wave returns the wave of an object; default 0.
 func (o Object) wave() (int, error) {
 	name, value := o.annotation(AnnotationWave, argoWave)
 	if name == "" {
@@ -52,24 +52,24 @@ func (o Object) wave() (int, error) {
 	return int(wave), nil
 }
 
-// Drift returns what an object says of drift, "" when it leaves that to its deployment.
+// Drift returns the drift mode of an object, or "" for the mode of its deployment.
 func (o Object) Drift() (fleet.DriftMode, error) {
 	name, value := o.annotation(AnnotationDrift)
 	switch mode := fleet.DriftMode(value); {
 	case name == "", mode == fleet.DriftCorrect, mode == fleet.DriftReport, mode == fleet.DriftIgnore:
 		return mode, nil
 	}
-	return "", fmt.Errorf("annotation %s: %s is none of correct, report and ignore", AnnotationDrift, quoteShort(value))
+	return "", fmt.Errorf("annotation %s: %s is not one of correct, report and ignore", AnnotationDrift, quoteShort(value))
 }
 
-// reference is an object as another one names it. Its namespace may be left out.
+// reference is a reference to an object. Its namespace may be absent.
 type reference struct {
 	ref  fleet.ObjectRef
-	text string // as it was written
-	name string // of the annotation
+	text string // as written
+	name string // name of the annotation
 }
 
-// dependsOn returns what an object says that it depends on.
+// dependsOn returns the dependencies of an object.
 func (o Object) dependsOn() ([]reference, error) {
 	var out []reference
 	for _, annotation := range []string{AnnotationDependsOn, cliUtilsDependsOn} {
@@ -89,11 +89,11 @@ func (o Object) dependsOn() ([]reference, error) {
 	return out, nil
 }
 
-var errReference = errors.New(`names no object: write "Deployment.apps web" or "Deployment.apps shop/web", ` +
+var errReference = errors.New(`is not a reference to an object: write "Deployment.apps web" or "Deployment.apps shop/web", ` +
 	`or as cli-utils does apps/namespaces/shop/Deployment/web`)
 
-// parseReference reads both forms: "Kind[.group] [namespace/]name", which is how objects are shown,
-// and "group/namespaces/namespace/Kind/name" or "group/Kind/name".
+// parseReference parses both forms: "Kind[.group] [namespace/]name", the form in which objects are shown, and
+// "group/namespaces/namespace/Kind/name" or "group/Kind/name".
 func parseReference(text string) (fleet.ObjectRef, error) {
 	var ref fleet.ObjectRef
 	fields := strings.Fields(text)

@@ -9,30 +9,30 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// Place is where an object stands in the order of applying. Lower places come first; deletion goes
-// the other way round.
+// Place is the position of an object in the order of apply. Lower places come first; deletion uses the reverse
+// order.
 type Place struct {
-	Wave  int // as its annotation says
-	Depth int // how long the longest chain of dependencies is that ends in it, within its wave
-	Rank  int // of its kind: see RankOf
+	Wave  int // from its annotation
+	Depth int // length of the longest chain of dependencies that ends in it, within its wave
+	Rank  int // rank of its kind: see RankOf
 }
 
-// Compare is negative when p comes before o.
+// Compare returns a negative number if p comes before o.
 func (p Place) Compare(o Place) int {
 	return cmp.Or(cmp.Compare(p.Wave, o.Wave), cmp.Compare(p.Depth, o.Depth), cmp.Compare(p.Rank, o.Rank))
 }
 
-// Order is the order that a number of objects ask for.
+// Order is the order in which objects are applied.
 type Order struct {
-	// Places are those of the objects, by index.
+	// Places are the places of the objects, by index.
 	Places []Place
-	// Needs names for each object, by index, those that have to be ready before it is applied: what
-	// it depends on, and what the Namespace that it is in and the definition of its kind depend on.
-	// Lower waves have to be ready as well; they are not listed.
+	// Needs lists for each object, by index, the objects that must be ready before it is applied: its
+	// dependencies, and the dependencies of its Namespace and of the definition of its kind. Objects of lower
+	// waves must be ready too; they are not listed.
 	Needs [][]int
 }
 
-// OrderError says that an order cannot be kept: a user's mistake.
+// OrderError means that there is no valid order: a mistake of a user.
 type OrderError struct {
 	Object  fleet.ObjectRef
 	Problem string
@@ -41,10 +41,10 @@ type OrderError struct {
 
 func (e *OrderError) Error() string { return fmt.Sprintf("%s: %s", e.Object, e.Problem) }
 
-// Arrange finds the order of objects. It fails with [*OrderError] when an annotation makes no sense,
-// names an object that is not among them, when objects wait for each other, or when one is in a lower
-// wave than the Namespace that it is in or the definition of its kind. Objects without a namespace
-// count as in defaultNamespace, as with NewSet.
+// Arrange computes the order of objects. It fails with [*OrderError] if an annotation is invalid or names an
+// object that is not among them, if dependencies are circular, or if an object is in a lower wave than its
+// Namespace or the definition of its kind. Objects without a namespace count as in defaultNamespace, as in
+// NewSet.
 func Arrange(objects []Object, defaultNamespace string) (Order, error) {
 	a := arranger{objects: objects, namespace: defaultNamespace, state: make([]visit, len(objects))}
 	a.order = Order{Places: make([]Place, len(objects)), Needs: make([][]int, len(objects))}
@@ -59,7 +59,7 @@ func Arrange(objects []Object, defaultNamespace string) (Order, error) {
 		ordered = ordered || name != "" || wave != 0
 	}
 	if !ordered {
-		return a.order, nil // most bundles: nothing depends on anything
+		return a.order, nil // most bundles have no dependencies
 	}
 	if err := a.link(); err != nil {
 		return Order{}, err
@@ -77,8 +77,8 @@ type arranger struct {
 	objects   []Object
 	namespace string
 	index     map[fleet.ObjectRef]int
-	said      [][]int // what each object says that it depends on
-	hosts     [][]int // the Namespace and the definition of each object, as far as they are here
+	said      [][]int // declared dependencies of each object
+	hosts     [][]int // the Namespace and the definition of each object, if they are in the bundle
 	state     []visit
 	path      []int // being visited
 	order     Order
@@ -96,10 +96,10 @@ func (a *arranger) fail(i int, format string, args ...any) error {
 	return &OrderError{Object: a.identity(i), Problem: fmt.Sprintf(format, args...), source: a.objects[i].Source}
 }
 
-// identity is how an object is named to users.
+// identity returns the name of an object for users.
 func (a *arranger) identity(i int) fleet.ObjectRef { return effective(a.objects[i].Ref, a.namespace) }
 
-// link finds what the objects name.
+// link resolves the references of the objects.
 func (a *arranger) link() error {
 	a.index = make(map[fleet.ObjectRef]int, len(a.objects))
 	definitions := map[groupKind]int{}
@@ -126,7 +126,7 @@ func (a *arranger) linkHosts(i int, definitions map[groupKind]int) error {
 	id := a.identity(i)
 	if host, ok := a.index[fleet.ObjectRef{Kind: "Namespace", Name: id.Namespace}]; ok && id.Namespace != "" {
 		a.hosts[i] = append(a.hosts[i], host)
-		// One of a kind that is not known, and that names no namespace, may need none.
+		// An object of an unknown kind without a namespace may be cluster-scoped.
 		_, known := IsClusterScoped(id)
 		if a.later(host, i) && (known || a.objects[i].Ref.Namespace != "") {
 			return a.early(i, host, "the Namespace that it is in")
@@ -146,14 +146,15 @@ func (a *arranger) later(i, other int) bool {
 	return a.order.Places[i].Wave > a.order.Places[other].Wave
 }
 
-// early says that an object comes before what it cannot exist without, and which of both to move.
+// early returns an error: an object comes before an object that it requires. The message names both ways to fix
+// it.
 func (a *arranger) early(i, host int, role string) error {
 	wave, hostWave := a.order.Places[i].Wave, a.order.Places[host].Wave
 	return a.fail(i, "is in wave %d, and %s, %s, is in wave %d and so comes later; move %s to wave %d or lower, or this to wave %d or higher",
 		wave, role, a.identity(host), hostWave, a.identity(host), wave, hostWave)
 }
 
-// linkSaid finds what an object says that it depends on.
+// linkSaid resolves the declared dependencies of an object.
 func (a *arranger) linkSaid(i int) error {
 	id := a.identity(i)
 	references, err := a.objects[i].dependsOn()
@@ -174,8 +175,8 @@ func (a *arranger) linkSaid(i int) error {
 	return nil
 }
 
-// find looks a reference up: without a namespace in that of the object which names it, and then as
-// if it had been written so in a manifest.
+// find resolves a reference. Without a namespace, it uses the namespace of the referring object, and then the
+// default as in a manifest.
 func (a *arranger) find(ref fleet.ObjectRef, namespace string) (int, bool) {
 	if ref.Namespace == "" {
 		near := ref
@@ -188,7 +189,7 @@ func (a *arranger) find(ref fleet.ObjectRef, namespace string) (int, bool) {
 	return i, ok
 }
 
-// visit finds what an object needs and how deep that is.
+// visit computes the needs and the depth of an object.
 func (a *arranger) visit(i int) error {
 	switch a.state[i] {
 	case visited:
@@ -234,8 +235,7 @@ func (a *arranger) cycle(i int) error {
 	return a.fail(i, "depends on itself: %s", strings.Join(names, " needs "))
 }
 
-// Defines returns the kind that the object defines; ok is false when it is no
-// CustomResourceDefinition.
+// Defines returns the kind that the object defines; ok is false if it is not a CustomResourceDefinition.
 func (o Object) Defines() (group, kind string, ok bool) {
 	if o.Ref.Group != "apiextensions.k8s.io" || o.Ref.Kind != "CustomResourceDefinition" {
 		return "", "", false

@@ -39,7 +39,7 @@ func TestArrange(t *testing.T) {
 		text string
 		want string // "name wave.depth [needs]", in the order of the text
 	}{
-		"nothing said: kinds alone": {
+		"without annotations: kinds alone": {
 			annotated("a") + annotated("b"), "a 0.0 [], b 0.0 []"},
 		"waves, also negative, and those of Argo CD": {
 			annotated("a", wave, "-3") + annotated("b", "argocd.argoproj.io/sync-wave", "7") + annotated("c", wave, "1", "argocd.argoproj.io/sync-wave", "2"),
@@ -50,13 +50,13 @@ func TestArrange(t *testing.T) {
 		"the form of cli-utils, under both names": {
 			annotated("a") + annotated("b", "config.kubernetes.io/depends-on", "/namespaces/here/ConfigMap/a") + annotated("c", dependsOn, "/namespaces/here/ConfigMap/b"),
 			"a 0.0 [], b 0.1 [a], c 0.2 [b]"},
-		"what is in a lower wave is needed and adds no depth": {
+		"an object in a lower wave is needed and adds no depth": {
 			annotated("a", wave, "-1") + annotated("b", dependsOn, "ConfigMap a"), "a -1.0 [], b 0.0 [a]"},
-		"what is in a Namespace needs what that needs": {
+		"an object in a Namespace needs the needs of the Namespace": {
 			annotated("a") + "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: nn, annotations: {kedge.dev/depends-on: ConfigMap here/a}}\n" +
 				"---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: c, namespace: nn}\n",
 			"a 0.0 [], nn 0.1 [a], c 0.1 [a]"},
-		"a custom resource needs what its definition needs": {
+		"a custom resource needs the needs of its definition": {
 			annotated("a") + `---
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -103,7 +103,7 @@ metadata: {name: w}
 	}
 }
 
-// A commit with an order that cannot be kept is refused as a whole, so that nothing of it is applied.
+// A commit without a valid order is refused completely, so that nothing of it is applied.
 //
 // covers: A3
 // covers: A12
@@ -124,7 +124,7 @@ func TestNewSetRefusesAnOrderThatCannotBeKept(t *testing.T) {
 		"itself":             {annotated("a", dependsOn, "ConfigMap a"), []string{"ConfigMap here/a", "itself"}},
 		"a circle": {annotated("a", dependsOn, "ConfigMap b") + annotated("b", dependsOn, "ConfigMap a"),
 			[]string{"ConfigMap here/a needs ConfigMap here/b needs ConfigMap here/a"}},
-		"a Namespace that waits for what is in it": {
+		"a Namespace that waits for an object in it": {
 			"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: here, annotations: {kedge.dev/depends-on: ConfigMap here/a}}\n" + annotated("a"),
 			[]string{"Namespace here", "ConfigMap here/a"}},
 		"a later wave": {annotated("a", dependsOn, "ConfigMap b") + annotated("b", wave, "2"), []string{"ConfigMap here/a", "ConfigMap here/b", "wave 2"}},
@@ -153,7 +153,7 @@ metadata: {name: w}
 			_, err := manifest.NewSet(parsed(t, tt.text), "here")
 			var mistake *manifest.Error
 			if !errors.As(err, &mistake) || !strings.HasPrefix(mistake.Source, "a.yaml") {
-				t.Fatalf("got %v, want a mistake of the user in a.yaml", err)
+				t.Fatalf("got %v, want a user error in a.yaml", err)
 			}
 			if slices.ContainsFunc(tt.want, func(part string) bool { return !strings.Contains(err.Error(), part) }) {
 				t.Errorf("got %q, want %q in it", err, tt.want)

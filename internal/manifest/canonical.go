@@ -2,8 +2,8 @@ package manifest
 
 import "bytes"
 
-// ParseCanonical is Parse for one object in canonical form, as [Object.Hash] is of it, and takes a fraction of the time: what is
-// in that form is decoded once. It is not ok for anything else, a mistake in the object included; Parse then says what it is.
+// ParseCanonical is a fast Parse for one object in canonical form, as defined by [Object.Hash]. ok is false for
+// everything else, including an invalid object; Parse then returns the error.
 func ParseCanonical(source string, data []byte) (o Object, ok bool) {
 	if len(data) > MaxFile || checkWidth(document{text: data}) != nil {
 		return Object{}, false
@@ -17,7 +17,7 @@ func ParseCanonical(source string, data []byte) (o Object, ok bool) {
 		return Object{}, false
 	}
 	o = Object{Source: source, Content: content}
-	// Compared before the object is identified, which may change it.
+	// Compare before identify, which may change the object.
 	if !bytes.Equal(o.canonical(), data) {
 		return Object{}, false
 	}

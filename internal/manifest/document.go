@@ -7,16 +7,15 @@ import (
 
 // document is one part of a multi-document file.
 type document struct {
-	line       int // of its first line in the file, counted from 1
+	line       int // number of its first line in the file, from 1
 	text       []byte
-	directives int // lines before its content that begin with %
+	directives int // number of lines before its content that start with %
 }
 
-// splitDocuments cuts a YAML stream at its document markers and leaves out parts that hold
-// nothing but comments, directives and blank lines. YAML forbids a line that begins with a marker
-// inside any scalar, so looking at the beginnings of lines is exact, provided that every line
-// break that the YAML parser knows is one here: text after a marker that was missed would be
-// dropped in silence. It stops after one document more than a file may have.
+// splitDocuments splits a YAML stream at its document markers and skips parts that contain only comments,
+// directives, and blank lines. YAML forbids a line that starts with a marker inside any scalar, so checking the
+// start of each line is exact if this function knows every line break that the YAML parser knows. Otherwise,
+// text after a missed marker would be dropped silently. It stops after one document more than a file may have.
 func splitDocuments(data []byte) []document {
 	var docs []document
 	start, startLine, blank, directives := 0, 1, true, 0
@@ -89,7 +88,7 @@ func isMarker(line []byte, marker string) bool {
 	return false
 }
 
-// isBlank reports whether a line before the content of a document carries no content itself.
+// isBlank reports whether a line before the content of a document has no content.
 func isBlank(line []byte) bool {
 	trimmed := bytes.TrimLeft(line, " \t\r\n\u0085\u2028\u2029")
 	return len(trimmed) == 0 || trimmed[0] == '#' || line[0] == '%'

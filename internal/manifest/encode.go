@@ -11,11 +11,11 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// ErrCorrupt says that bytes are not the canonical form of a set, or not the one that was named.
-// It is nobody's mistake: the bytes were damaged or forged on their way.
+// ErrCorrupt means that bytes are not the canonical form of a set, or do not match the digest. The bytes were
+// damaged or forged in transit; it is not a mistake of a user.
 var ErrCorrupt = errors.New("the bundle is damaged")
 
-// ErrTooLarge says that a set is larger than its reader takes.
+// ErrTooLarge means that a set exceeds the limit of its reader.
 var ErrTooLarge = errors.New("the bundle is too large")
 
 // Encode returns the canonical form: one JSON object per line, in order.
@@ -28,7 +28,7 @@ func (s *Set) Encode() []byte {
 	return buf.Bytes()
 }
 
-// Digest names the content of the set: "sha256:" and the hex SHA-256 of Encode.
+// Digest identifies the content of the set: "sha256:" and the hex SHA-256 of Encode.
 func (s *Set) Digest() string { return digestOf(s.Encode()) }
 
 func digestOf(data []byte) string {
@@ -36,8 +36,8 @@ func digestOf(data []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// Decode reads what Encode wrote. It takes the canonical form only, so that a decoded set has the
-// digest of the bytes that it came from, and fails with ErrCorrupt on anything else.
+// Decode decodes the output of Encode. It accepts only the canonical form, so that a decoded set has the digest
+// of its bytes, and fails with ErrCorrupt for everything else.
 func Decode(data []byte) (*Set, error) {
 	set := &Set{}
 	for n := 1; len(data) > 0; n++ {
@@ -78,29 +78,30 @@ func decodeObject(line []byte) (Object, error) {
 	return object, nil
 }
 
-// encoder is made once: it is large, stateless in EncodeAll and safe for concurrent use.
+// encoder is created once: it is large, stateless in EncodeAll, and safe for concurrent use.
 var encoder = sync.OnceValue(func() *zstd.Encoder {
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
-		// It lives as long as the program, with a buffer of its window: what repeats in a bundle is near.
+		// It exists as long as the program, with a buffer of its window size. A small window is sufficient
+		// because repetitions in a bundle are close together.
 		zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true))
 	if err != nil {
-		panic(err) // only for options that contradict each other
+		panic(err) // only for contradictory options
 	}
 	return enc
 })
 
-// Pack returns the set as it is stored and sent: its digest, its canonical form compressed, and the
-// size of that form before compression.
+// Pack returns the set in the form that is stored and sent: its digest, its compressed canonical form, and the
+// uncompressed size.
 func (s *Set) Pack() (digest string, compressed []byte, size int64) {
 	data := s.Encode()
 	return digestOf(data), encoder().EncodeAll(data, make([]byte, 0, len(data)/8+64)), int64(len(data))
 }
 
-// minDecoderMemory is room for the window of any level that Pack might use.
+// minDecoderMemory is sufficient for the window of every level that Pack may use.
 const minDecoderMemory = 8 << 20
 
-// Unpack reads what Pack returned. It fails with ErrCorrupt when the bytes are not those that
-// digest names, and with ErrTooLarge when they decompress to more than maxSize.
+// Unpack decodes the output of Pack. It fails with ErrCorrupt if the bytes do not match digest, and with
+// ErrTooLarge if they decompress to more than maxSize.
 func Unpack(digest string, compressed []byte, maxSize int64) (*Set, error) {
 	if maxSize < 1 {
 		return nil, fmt.Errorf("unpacking %s: the largest size must be positive, not %d", digest, maxSize)

@@ -12,8 +12,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// identify finds what content is and checks what an object must have before anything can be done
-// with it. The error is a problem text for the user.
+// identify determines the identity of content and checks the required fields of an object. The error is a
+// message for the user.
 func identify(content map[string]any) (fleet.ObjectRef, error) {
 	apiVersion, err := requiredString(content, "apiVersion")
 	if err != nil {
@@ -70,7 +70,7 @@ func checkMetadata(ref *fleet.ObjectRef, metadata map[string]any) error {
 		}
 	}
 	if clusterScoped, known := IsClusterScoped(*ref); known && clusterScoped {
-		// The API server drops it as well. Two spellings of one object must have one identity.
+		// The API server drops it too. Two spellings of one object must have one identity.
 		ref.Namespace = ""
 		delete(metadata, "namespace")
 	}
@@ -91,8 +91,8 @@ func requiredString(m map[string]any, field string) (string, error) {
 	}
 }
 
-// checkStringMap refuses labels and annotations that are no strings. Unquoted numbers and
-// booleans are the usual mistake, and helpers that add a label would silently drop the whole map.
+// checkStringMap refuses labels and annotations that are not strings. Unquoted numbers and booleans are common
+// mistakes, and helpers that add a label would silently drop the whole map.
 func checkStringMap(metadata map[string]any, field string) error {
 	value, ok := metadata[field]
 	if !ok || value == nil {
@@ -110,8 +110,8 @@ func checkStringMap(metadata map[string]any, field string) error {
 	return nil
 }
 
-// listItems returns the items of a List or XList, and whether content is one. A kind whose name
-// happens to end in List is an object when it has a name, which lists cannot have.
+// listItems returns the items of a List or XList, and whether content is one. A kind whose name ends in List is
+// an object if it has a name, which lists cannot have.
 func listItems(content map[string]any) (items []any, isList bool, err error) {
 	kind, _ := content["kind"].(string)
 	value, hasItems := content["items"]
@@ -131,8 +131,7 @@ func listItems(content map[string]any) (items []any, isList bool, err error) {
 	return items, true, nil
 }
 
-// inheritType gives an item of a typed list (DeploymentList) the type that its list implies, as
-// the API server leaves it out there.
+// inheritType sets the type of an item of a typed list (DeploymentList), which the API server omits there.
 func inheritType(list, item map[string]any) {
 	kind, _ := list["kind"].(string)
 	if kind == "List" {

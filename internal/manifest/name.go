@@ -9,8 +9,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// How long the parts of an identity may be. Kubernetes allows no more, and what is longer could
-// neither be applied nor be reported.
+// Maximum lengths of the parts of an identity. Kubernetes allows no more, so longer names could not be applied.
 const (
 	maxName  = 253 // name, namespace, group
 	maxLabel = 63  // kind, version
@@ -27,8 +26,8 @@ func checkType(ref fleet.ObjectRef) error {
 	return checkSegment("the version of apiVersion", ref.Version, maxLabel)
 }
 
-// checkSegment refuses what cannot be one segment of an API server's path, whatever the kind: "/"
-// and "%", "." and "..", and what nobody could read in a list.
+// checkSegment refuses text that cannot be one segment of a path of the API server: "/" and "%", "." and "..",
+// and characters that cannot be displayed.
 func checkSegment(what, word string, limit int) error {
 	switch {
 	case len(word) > limit:
@@ -36,16 +35,16 @@ func checkSegment(what, word string, limit int) error {
 	case word == "." || word == "..":
 		return fmt.Errorf("%s may not be %q", what, word)
 	case strings.ContainsAny(word, "/%"):
-		return fmt.Errorf("%s %s may hold neither %q nor %q", what, quoteShort(word), "/", "%")
+		return fmt.Errorf("%s %s may contain neither %q nor %q", what, quoteShort(word), "/", "%")
 	case !utf8.ValidString(word) || strings.ContainsFunc(word, isUnreadable):
-		return fmt.Errorf("%s %s holds a space or a character that cannot be printed", what, quoteShort(word))
+		return fmt.Errorf("%s %s contains a space or a character that cannot be printed", what, quoteShort(word))
 	}
 	return nil
 }
 
 func isUnreadable(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) }
 
-// quoteShort quotes the beginning of a word: enough to find it by.
+// quoteShort quotes the start of a text: enough to find it.
 func quoteShort(word string) string {
 	const limit = 64
 	if utf8.RuneCountInString(word) <= limit {

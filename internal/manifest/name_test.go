@@ -26,10 +26,10 @@ func TestIdentitiesThatNoClusterTakesAreRefused(t *testing.T) {
 		{"v1", "ConfigMap", "d", "a%2fb", `neither "/" nor "%"`, "it could be read as a slash"},
 		{"v1", "ConfigMap", "..", "web", `may not be ".."`, "it would be another path"},
 		{"v1", "ConfigMap", "d", ".", `may not be "."`, "it would be another path"},
-		{"v1", "ConfigMap", "d", "a b", "holds a space", "no kind allows it"},
+		{"v1", "ConfigMap", "d", "a b", "contains a space", "no kind allows it"},
 		{"v1", "ConfigMap", "d", `a\nb`, "cannot be printed", "lists have one line per object"},
-		{"v1", "ConfigMap", "d", `a\u001b[31m`, "cannot be printed", "terminals would obey it"},
-		{"v1", "ConfigMap", "d", `a\u202eb`, "cannot be printed", "it would read as something else"},
+		{"v1", "ConfigMap", "d", `a\u001b[31m`, "cannot be printed", "terminals would interpret it"},
+		{"v1", "ConfigMap", "d", `a\u202eb`, "cannot be printed", "it would look like something else"},
 		{"v1", `Config\tMap`, "d", "web", "cannot be printed", "kinds are read as well"},
 	}
 	for _, tt := range tests {
@@ -39,7 +39,7 @@ func TestIdentitiesThatNoClusterTakesAreRefused(t *testing.T) {
 			_, err := manifest.Parse("apps/web.yaml", []byte(doc))
 			var mistake *manifest.Error
 			if !errors.As(err, &mistake) || mistake.Source != "apps/web.yaml" || !strings.Contains(mistake.Problem, tt.want) {
-				t.Fatalf("Parse() = %v, want a mistake in apps/web.yaml that says %q: %s", err, tt.want, tt.reason)
+				t.Fatalf("Parse() = %v, want an error in apps/web.yaml with %q: %s", err, tt.want, tt.reason)
 			}
 			if len(err.Error()) > 300 || strings.ContainsAny(err.Error(), "\n\t\x1b") {
 				t.Errorf("the message is not fit to be shown: %q", err)

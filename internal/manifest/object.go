@@ -13,16 +13,16 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// Object is one Kubernetes object as its author wrote it.
+// Object is one Kubernetes object as written by its author.
 type Object struct {
-	// Ref names it. Namespace is what the object says itself, "" when it says none, and always ""
-	// for kinds that are known to be cluster-scoped.
+	// Ref identifies it. Namespace is the one in the object, "" if it has none, and always "" for kinds that
+	// are known to be cluster-scoped.
 	Ref fleet.ObjectRef
-	// Source says where it was written, for people: "apps/a.yaml", or
-	// "apps/a.yaml (document 2, item 3)". It is no part of the canonical form and is "" after Decode.
+	// Source is its position for people: "apps/a.yaml", or "apps/a.yaml (document 2, item 3)". It is not part
+	// of the canonical form and is "" after Decode.
 	Source string
-	// Content is the whole object, of the types that JSON decodes to in Kubernetes: map[string]any,
-	// []any, string, int64, float64, bool and nil.
+	// Content is the complete object, of the types that JSON decodes to in Kubernetes: map[string]any, []any,
+	// string, int64, float64, bool, and nil.
 	Content map[string]any
 }
 
@@ -37,8 +37,8 @@ func (o Object) Unstructured() *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: runtime.DeepCopyJSON(o.Content)}
 }
 
-// canonical is one JSON value with sorted keys, no white space and no HTML escapes. Content holds
-// only types that JSON decodes to, so encoding cannot fail.
+// canonical returns one JSON value with sorted keys, without white space and HTML escapes. Content has only
+// types that JSON decodes to, so encoding cannot fail.
 func (o Object) canonical() []byte {
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
@@ -49,12 +49,12 @@ func (o Object) canonical() []byte {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n"))
 }
 
-// Error is a user's mistake in a manifest.
+// Error is a mistake of a user in a manifest.
 type Error struct {
 	Source   string // file
-	Document int    // counted from 1; 0 when the file as a whole is meant
-	Line     int    // counted from 1 within the file; 0 when not known
-	Problem  string // what is wrong and what would be right
+	Document int    // counted from 1; 0 for the whole file
+	Line     int    // counted from 1 within the file; 0 if unknown
+	Problem  string // the mistake and its remedy
 }
 
 func (e *Error) Error() string {
@@ -68,7 +68,7 @@ func (e *Error) Error() string {
 	return where + ": " + e.Problem
 }
 
-// DuplicateError says that one object was written twice: a user's mistake.
+// DuplicateError means that one object is defined twice: a mistake of a user.
 type DuplicateError struct {
 	Object        fleet.ObjectRef
 	First, Second string // sources

@@ -4,18 +4,18 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// The steps in which kinds are applied. What a later step holds may need an earlier one.
+// The steps in which kinds are applied. Kinds of a later step may need those of an earlier one.
 const (
-	rankFoundation = iota // what others live in, are made of, or are limited by
-	rankAccess            // who may do what: pods of later steps run as these
+	rankFoundation = iota // what other objects are in, are instances of, or are limited by
+	rankAccess            // permissions: pods of later steps use them
 	rankData              // what pods mount
-	rankWorkload          // services, workloads and everything else of Kubernetes itself
-	rankCustom            // custom resources: their definitions and controllers are above
+	rankWorkload          // services, workloads, and all other kinds of Kubernetes
+	rankCustom            // custom resources: their definitions and controllers are in earlier steps
 	rankGate              // calls that the API server makes to pods of ours: a gate that is put up
 	// before its pods run would refuse everything else
 )
 
-// kindRanks places kinds of Kubernetes itself; all others of it are rankWorkload.
+// kindRanks assigns kinds of Kubernetes to steps; all others are rankWorkload.
 var kindRanks = map[groupKind]int{
 	{"", "Namespace"}: rankFoundation,
 	{"apiextensions.k8s.io", "CustomResourceDefinition"}:                 rankFoundation,
@@ -49,7 +49,7 @@ var kindRanks = map[groupKind]int{
 	{"admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"}:   rankGate,
 }
 
-// RankOf orders kinds by what needs what: Namespaces and definitions first, webhooks last.
+// RankOf returns the step of a kind: Namespaces and definitions first, webhooks last.
 func RankOf(ref fleet.ObjectRef) int {
 	if rank, ok := kindRanks[groupKind{ref.Group, ref.Kind}]; ok {
 		return rank

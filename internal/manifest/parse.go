@@ -13,13 +13,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// MaxFile is the largest input that Parse takes. What it costs to parse a file grows with its
-// size, whatever is in it.
+// MaxFile is the maximum input size of Parse. The cost of parsing grows with the size.
 const MaxFile = 16 << 20
 
-// Parse reads the objects of one file: YAML of one or more documents, or JSON values one after
-// another. Empty documents are skipped and lists are flattened. source names the file in errors,
-// which are of type [*Error]: the first mistake is reported and nothing is returned beside it.
+// Parse parses the objects of one file: YAML with one or more documents, or a sequence of JSON values. It skips
+// empty documents and flattens lists. source is the name of the file in errors, which are of type [*Error]. It
+// returns the first error and no objects with it.
 func Parse(source string, data []byte) ([]Object, error) {
 	p := parser{source: source}
 	data, err := p.checkEncoding(data)
@@ -34,13 +33,13 @@ func Parse(source string, data []byte) ([]Object, error) {
 		if strings.HasSuffix(source, ".json") {
 			return nil, &Error{Source: source, Document: len(docs) + 1, Line: jsonErrorLine(data, err), Problem: "not valid JSON: " + err.Error()}
 		}
-		// A YAML file may begin with a flow mapping.
+		// A YAML file may start with a flow mapping.
 	}
 	return p.objects(splitDocuments(endLine(data)), decodeYAML)
 }
 
-// endLine adds the line break that the last line lacks. Without it a block scalar at the end has one line break
-// less than kubectl and helm read.
+// endLine adds a missing line break at the end. Without it, a block scalar at the end has one line break less
+// than in kubectl and helm.
 func endLine(data []byte) []byte {
 	if len(data) == 0 || data[len(data)-1] == '\n' {
 		return data
@@ -67,7 +66,7 @@ func (p *parser) checkEncoding(data []byte) ([]byte, error) {
 		return nil, &Error{Source: p.source, Problem: "not valid UTF-8: save it as UTF-8"}
 	}
 	if i := bytes.IndexByte(data, 0); i >= 0 {
-		return nil, &Error{Source: p.source, Line: 1 + bytes.Count(data[:i], []byte("\n")), Problem: "holds a NUL byte: not a text file in UTF-8"}
+		return nil, &Error{Source: p.source, Line: 1 + bytes.Count(data[:i], []byte("\n")), Problem: "contains a NUL byte: not a text file in UTF-8"}
 	}
 	return data, nil
 }
@@ -100,8 +99,8 @@ func (p *parser) objects(docs []document, decode func(document) (any, error)) ([
 	return out, nil
 }
 
-// appendValue adds the object, or the objects of the list, that one document holds. path is where
-// in nested lists it was, counted from 1.
+// appendValue adds the object, or the objects of the list, of one document. path is its position in nested
+// lists, counted from 1.
 func (p *parser) appendValue(out []Object, value any, doc int, path []int) ([]Object, error) {
 	if value == nil {
 		return out, nil
@@ -149,8 +148,8 @@ func (p *parser) where(doc int, path []int) string {
 	return p.source + " (" + strings.Join(parts, ", ") + ")"
 }
 
-// splitJSON cuts a stream of JSON values. On an error it returns those before it. It stops after
-// one value more than a file may have documents.
+// splitJSON splits a stream of JSON values. With an error, it returns the values before it. It stops after one
+// value more than the maximum number of documents.
 func splitJSON(data []byte) ([]document, error) {
 	var docs []document
 	dec := json.NewDecoder(bytes.NewReader(data))
@@ -187,8 +186,7 @@ func decodeJSON(doc document) (any, error) {
 	if len(strict) > 0 {
 		return nil, strict[0]
 	}
-	// Once more through the encoder, so that 1.0 is the integer 1, as it is for YAML and for the
-	// API server.
+	// Encoded again, so that 1.0 is the integer 1, as in YAML and in the API server.
 	data, err := json.Marshal(value)
 	if err != nil {
 		return nil, err

@@ -17,7 +17,7 @@ import (
 // head is the beginning of an object.
 const head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
 
-// named is what a test compares of an object.
+// named has the fields of an object that tests compare.
 type named struct{ Ref, Source string }
 
 func names(objects []manifest.Object) []named {
@@ -50,9 +50,9 @@ func TestParse(t *testing.T) {
 			[]named{{"ConfigMap a", "a.yaml (document 1)"}, {"ConfigMap b", "a.yaml (document 2)"}},
 		},
 		{
-			"a marker after a line break that only YAML knows is a marker", "a.yaml",
+			"a marker after a YAML-specific line break is a marker", "a.yaml",
 			"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\r---\rapiVersion: v1\rkind: ConfigMap\rmetadata: {name: b}\u2028---\u2028{}",
-			nil, // {} has no apiVersion: what follows the marker is seen
+			nil, // {} has no apiVersion: the text after the marker is parsed
 		},
 		{
 			"text inside a block scalar that looks like a marker", "a.yaml",
@@ -72,7 +72,7 @@ func TestParse(t *testing.T) {
 			[]named{{"Secret a", "a.yaml (item 1)"}, {"Secret b", "a.yaml (item 2, item 1)"}},
 		},
 		{
-			"a typed list, whose items have no type of their own", "a.yaml",
+			"a typed list, whose items have no type", "a.yaml",
 			"apiVersion: apps/v1\nkind: DeploymentList\nitems: [{metadata: {name: a}}]",
 			[]named{{"Deployment.apps a", "a.yaml (item 1)"}},
 		},
@@ -161,7 +161,7 @@ func TestParseNamesMistakes(t *testing.T) {
 	}
 }
 
-// It runs alone: what it measures is what the whole process allocates.
+// The test does not run in parallel because it measures the allocations of the process.
 //
 // covers: G10 (YAML bombs)
 func TestParseRefusesBombsQuickly(t *testing.T) {
@@ -185,9 +185,9 @@ func TestParseRefusesBombsQuickly(t *testing.T) {
 		{"a value for every two bytes", "a.yaml", wide("x: [", "x,", "x]\n")},
 		{"a list for every three bytes", "a.yaml", wide("x: {a: [", "[],", "[]]}\n")},
 		{"an item for every two bytes", "a.yaml", wide("x:\n", "-\n", "")},
-		{"an item for every three bytes, on lines that only YAML knows", "a.yaml", wide("x:\n", "-\u0085", "")},
+		{"an item for every three bytes, with YAML-specific line breaks", "a.yaml", wide("x:\n", "-\u0085", "")},
 		{"a key for every four bytes", "a.yaml", wide("x:\n", "? a\n", "")},
-		{"a list that does not end", "a.yaml", wide("x: [", "x,", "")},
+		{"a list without an end", "a.yaml", wide("x: [", "x,", "")},
 		{"a value for every two bytes of JSON", "a.json", `{"x":[` + strings.Repeat("1,", size/2) + "1]}"},
 		{"a document for every two bytes of JSON", "a.json", strings.Repeat("{}", size/2)},
 		{"a document for every six bytes", "a.yaml", strings.Repeat("---\n~\n", size/6)},
@@ -214,7 +214,7 @@ func TestParseRefusesBombsQuickly(t *testing.T) {
 	}
 }
 
-// What people really have is not taken for a bomb.
+// Realistic files are not refused as bombs.
 func TestParseTakesLargeFiles(t *testing.T) {
 	t.Parallel()
 	const size = 5 << 20
@@ -300,7 +300,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		// Whatever parses survives the way to an agent unchanged.
+		// Every input that parses reaches an agent unchanged.
 		digest, packed, size := set.Pack()
 		again, err := manifest.Unpack(digest, packed, max(size, 1))
 		if err != nil {

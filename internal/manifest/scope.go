@@ -11,9 +11,9 @@ var builtinGroups = map[string]bool{
 	"": true, "apps": true, "batch": true, "autoscaling": true, "policy": true, "extensions": true,
 }
 
-// isBuiltin reports whether a group belongs to Kubernetes itself. Custom resources of the
-// Kubernetes projects live in *.x-k8s.io or, when approved, in *.k8s.io: those that need a
-// controller of their own are listed, as they come after it.
+// isBuiltin reports whether a group belongs to Kubernetes. Custom resources of Kubernetes projects are in
+// *.x-k8s.io or, if approved, in *.k8s.io: those that need their own controller are listed, because they must
+// come after it.
 func isBuiltin(group string) bool {
 	switch {
 	case builtinGroups[group]:
@@ -26,7 +26,7 @@ func isBuiltin(group string) bool {
 
 type groupKind struct{ group, kind string }
 
-// clusterScoped holds the kinds of Kubernetes itself by scope. A kind that is missing is not known.
+// clusterScoped lists the kinds of Kubernetes by scope. A kind that is not listed is unknown.
 var clusterScoped = scopeTable(map[string]map[bool]string{
 	"": {
 		true: "Namespace Node PersistentVolume ComponentStatus",
@@ -66,14 +66,14 @@ func scopeTable(kinds map[string]map[bool]string) map[groupKind]bool {
 	return table
 }
 
-// IsClusterScoped reports whether objects of ref's kind live outside of namespaces. It knows the
-// kinds of Kubernetes itself only; for others known is false and a cluster has to be asked.
+// IsClusterScoped reports whether objects of the kind of ref have no namespace. It knows only kinds of
+// Kubernetes; for others, known is false, and only the cluster can tell.
 func IsClusterScoped(ref fleet.ObjectRef) (scoped, known bool) {
 	scoped, known = clusterScoped[groupKind{ref.Group, ref.Kind}]
 	return scoped, known
 }
 
-// Placed fills in the namespace of an object that names none, unless its kind is known to have none.
+// Placed sets the namespace of an object without one, unless its kind is known to be cluster-scoped.
 func Placed(ref fleet.ObjectRef, namespace string) fleet.ObjectRef {
 	if scoped, known := IsClusterScoped(ref); known && scoped {
 		ref.Namespace = ""
@@ -83,8 +83,8 @@ func Placed(ref fleet.ObjectRef, namespace string) fleet.ObjectRef {
 	return ref
 }
 
-// Claims lists what ref may turn out to be in a cluster. Where only the cluster knows whether a kind has
-// namespaces, that is both readings: a claim too many at worst keeps an object.
+// Claims lists the identities that ref may have in a cluster. If only the cluster knows whether a kind has
+// namespaces, it returns both possibilities: a superfluous claim at worst keeps an object.
 func Claims(ref fleet.ObjectRef, namespace string) []fleet.ObjectRef {
 	ref = Placed(ref, namespace)
 	if _, known := IsClusterScoped(ref); known || ref.Namespace == "" {
@@ -95,9 +95,9 @@ func Claims(ref fleet.ObjectRef, namespace string) []fleet.ObjectRef {
 	return []fleet.ObjectRef{ref, bare}
 }
 
-// IsProtected reports whether deleting ref loses more than itself: a Namespace or a
-// CustomResourceDefinition takes everything in it along, a PersistentVolumeClaim its data. They
-// are never pruned without being confirmed by name.
+// IsProtected reports whether deleting ref deletes more than the object: a Namespace or a
+// CustomResourceDefinition includes everything in it, a PersistentVolumeClaim its data. Such objects are never
+// pruned without a confirmation by name.
 func IsProtected(ref fleet.ObjectRef) bool {
 	switch (groupKind{ref.Group, ref.Kind}) {
 	case groupKind{"", "Namespace"}, groupKind{"", "PersistentVolumeClaim"}, groupKind{"apiextensions.k8s.io", "CustomResourceDefinition"}:

@@ -9,17 +9,16 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// Set is an immutable set of objects in the order of their identity: group, kind, namespace, name.
+// Set is an immutable set of objects, sorted by identity: group, kind, namespace, name.
 type Set struct {
 	objects          []Object
 	defaultNamespace string
 }
 
-// NewSet makes a set. An object that names no namespace counts as one in defaultNamespace, unless
-// its kind is known to be cluster-scoped; the object itself is left as it is, since only a cluster
-// knows the scope of every kind. Two objects of one identity fail with [*DuplicateError]. Versions
-// of a group are one identity: the API server stores one object. Annotations that make no sense, or
-// an order that cannot be kept, fail with [*Error].
+// NewSet creates a set. An object without a namespace counts as in defaultNamespace, unless its kind is known
+// to be cluster-scoped; the object itself does not change, because only a cluster knows the scope of every
+// kind. Two objects with one identity fail with [*DuplicateError]. Versions of a group are one identity: the
+// API server stores one object. Invalid annotations, or annotations without a valid order, fail with [*Error].
 func NewSet(objects []Object, defaultNamespace string) (*Set, error) {
 	sorted := slices.Clone(objects)
 	slices.SortStableFunc(sorted, func(a, b Object) int { return compareRefs(a.Ref, b.Ref) })
@@ -42,7 +41,7 @@ func NewSet(objects []Object, defaultNamespace string) (*Set, error) {
 	return &Set{objects: sorted, defaultNamespace: defaultNamespace}, nil
 }
 
-// effective is the identity that counts: without version, with a namespace where one is implied.
+// effective returns the identity for comparisons: without version, with the implied namespace.
 func effective(ref fleet.ObjectRef, defaultNamespace string) fleet.ObjectRef {
 	ref.Version = ""
 	clusterScoped, known := IsClusterScoped(ref)
@@ -55,7 +54,7 @@ func effective(ref fleet.ObjectRef, defaultNamespace string) fleet.ObjectRef {
 	return ref
 }
 
-// compareRefs orders by identity; the version is no part of it.
+// compareRefs orders by identity, without the version.
 func compareRefs(a, b fleet.ObjectRef) int {
 	return cmp.Or(
 		cmp.Compare(a.Group, b.Group),
@@ -65,14 +64,14 @@ func compareRefs(a, b fleet.ObjectRef) int {
 	)
 }
 
-// Objects returns the objects in order. The slice is the caller's, the contents are not.
+// Objects returns the objects in order. You may change the slice, but not the contents.
 func (s *Set) Objects() []Object { return slices.Clone(s.objects) }
 
 // Len returns the number of objects.
 func (s *Set) Len() int { return len(s.objects) }
 
-// Get finds an object by group, kind, namespace and name; the version does not matter. An empty
-// namespace and the default one of NewSet find the same object.
+// Get finds an object by group, kind, namespace, and name; the version does not matter. An empty namespace and
+// the default namespace of NewSet find the same object.
 func (s *Set) Get(ref fleet.ObjectRef) (Object, bool) {
 	candidates := []string{ref.Namespace}
 	switch ref.Namespace {

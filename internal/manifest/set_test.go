@@ -40,7 +40,7 @@ func TestDuplicatesNameBothFiles(t *testing.T) {
 	}{
 		{"the same", object(t, "a.yaml", "v1", "Secret", "n", "x"), object(t, "b.yaml", "v1", "Secret", "n", "x"), "Secret n/x is defined twice: in a.yaml and in b.yaml"},
 		{"no namespace is the default one", object(t, "a.yaml", "v1", "Secret", "", "x"), object(t, "b.yaml", "v1", "Secret", "def", "x"), "Secret def/x is defined twice: in a.yaml and in b.yaml"},
-		{"versions do not tell apart", object(t, "a.yaml", "apps/v1", "Deployment", "n", "x"), object(t, "b.yaml", "apps/v1beta1", "Deployment", "n", "x"), "Deployment.apps n/x is defined twice: in a.yaml and in b.yaml"},
+		{"versions do not distinguish objects", object(t, "a.yaml", "apps/v1", "Deployment", "n", "x"), object(t, "b.yaml", "apps/v1beta1", "Deployment", "n", "x"), "Deployment.apps n/x is defined twice: in a.yaml and in b.yaml"},
 		{"cluster-scoped kinds have no namespace", object(t, "a.yaml", "v1", "Namespace", "", "x"), object(t, "b.yaml", "v1", "Namespace", "def", "x"), "Namespace x is defined twice: in a.yaml and in b.yaml"},
 		{"unknown kinds count as namespaced", object(t, "a.yaml", "e.com/v1", "Foo", "", "x"), object(t, "b.yaml", "e.com/v1", "Foo", "def", "x"), "Foo.e.com def/x is defined twice: in a.yaml and in b.yaml"},
 		{"another namespace", object(t, "a.yaml", "v1", "Secret", "n", "x"), object(t, "b.yaml", "v1", "Secret", "", "x"), ""},
@@ -87,7 +87,7 @@ func TestSetIsSortedAndFound(t *testing.T) {
 		}
 	}
 	if _, ok := set.Get(ref("", "Secret", "other", "x")); ok {
-		t.Error("found an object in a namespace that has none")
+		t.Error("found a cluster-scoped object in a namespace")
 	}
 }
 

@@ -2,27 +2,27 @@ package manifest
 
 import "fmt"
 
-// MaxValues bounds the values in all objects of one render together, which take up to 70 bytes each however short they
-// are as text: 20 MiB of "{},{},{},…" would be half a gigabyte, in a server that renders for everybody. As much of
-// definitions and schemas has about a million.
+// MaxValues limits the values in all objects of one render together. Each value needs up to 70 bytes even if
+// its text is short: 20 MiB of "{},{},{},…" would need half a gigabyte in a server that all tenants share. The
+// same size of definitions and schemas has about a million values.
 const MaxValues = 2_000_000
 
 const (
-	// maxIndicators bounds what may begin a value in one document, before the YAML parser sees it:
-	// a value of two bytes costs it 250, so without a bound 5 MiB of "[x,x,x,…" are half a
-	// gigabyte in a server that renders for everybody. By default Kubernetes takes no object above
-	// 1.5 MiB: at the density of the densest JSON that we found that is 240,000 of them, at that of
-	// definitions and schemas 85,000.
+	// maxIndicators limits the characters that may start a value in one document, before the YAML parser sees
+	// it. A value of two bytes costs the parser 250 bytes, so without a limit 5 MiB of "[x,x,x,…" would need
+	// half a gigabyte in a server that all tenants share. By default, Kubernetes refuses objects above 1.5 MiB:
+	// at the density of the densest JSON that we found, that is 240,000 indicators, at that of definitions and
+	// schemas 85,000.
 	maxIndicators = 500_000
-	// maxDocuments bounds the documents of a file. A deployment may have a fifth as many objects.
+	// maxDocuments limits the documents of a file. A deployment may have a fifth as many objects.
 	maxDocuments = 50_000
-	// maxDirectives bounds the lines like "%TAG" before a document: the YAML parser compares each
-	// with all before it, which for 5 MiB of them takes minutes.
+	// maxDirectives limits lines like "%TAG" before a document: the YAML parser compares each with all previous
+	// ones, which takes minutes for 5 MiB.
 	maxDirectives = 100
 )
 
-// checkWidth refuses documents that are of too many values to parse. Indicators inside text count
-// too: to tell them apart takes a YAML parser.
+// checkWidth refuses documents with too many values to parse. Indicators inside text count too, because only a
+// YAML parser can distinguish them.
 func checkWidth(doc document) error {
 	if doc.directives > maxDirectives {
 		return fmt.Errorf("more than %d YAML directives (lines that begin with %%): remove them", maxDirectives)
@@ -34,9 +34,9 @@ func checkWidth(doc document) error {
 	return nil
 }
 
-// countIndicators is never less than half the number of values in a document, which begin after
-// an indicator: "{a,b}" has two values for each. A dash is one before anything that YAML 1.1 takes
-// for a blank, of which some are not ASCII.
+// countIndicators returns at least half the number of values in a document, because values start after an
+// indicator: "{a,b}" has two values for each. A dash is an indicator before anything that YAML 1.1 treats as a
+// blank, including non-ASCII characters.
 func countIndicators(text []byte) int {
 	n := 0
 	for i, c := range text {
@@ -52,10 +52,10 @@ func countIndicators(text []byte) int {
 	return n
 }
 
-// Values returns how many values there are in an object, see MaxValues.
+// Values returns the number of values in an object, see MaxValues.
 func (o Object) Values() int { return countValues(o.Content) }
 
-// countValues returns how many values there are in one, itself among them.
+// countValues returns the number of values in v, including v.
 func countValues(value any) int {
 	n := 1
 	switch v := value.(type) {

@@ -11,8 +11,8 @@ import (
 	yamlv2 "go.yaml.in/yaml/v2"
 )
 
-// maxExpanded bounds what aliases may expand a document to: text, and perValue for each value, so
-// that they make no more values than a document without them may have.
+// maxExpanded limits the size of a document after the expansion of aliases: its text, and perValue for each
+// value, so that aliases create no more values than a document without them may have.
 const (
 	maxExpanded = 2 * MaxFile
 	perValue    = maxExpanded / (2 * maxIndicators)
@@ -20,9 +20,9 @@ const (
 
 var errExpands = errors.New("its aliases expand to too much: write the values out")
 
-// checkAliases refuses documents whose aliases multiply. The YAML parser bounds how many values
-// aliases make but not how long they are, so one long string and a few thousand aliases of it are
-// gigabytes once they are written as JSON. Most documents have no anchor and cost one scan.
+// checkAliases refuses documents whose aliases multiply. The YAML parser limits the number of values from
+// aliases but not their length, so one long string with a few thousand aliases becomes gigabytes of JSON. Most
+// documents have no anchor and cost one scan.
 func checkAliases(text []byte) error {
 	if bytes.IndexByte(text, '&') < 0 || bytes.IndexByte(text, '*') < 0 {
 		return nil
@@ -37,8 +37,7 @@ func checkAliases(text []byte) error {
 	return nil
 }
 
-// expandedSize returns what is left of budget after value is written out, negative as soon as it
-// is exceeded.
+// expandedSize returns the rest of budget after value is expanded; negative as soon as it is exceeded.
 func expandedSize(value any, budget int) int {
 	budget -= perValue
 	switch v := value.(type) {
@@ -69,8 +68,8 @@ func (e *lineError) Error() string { return e.problem }
 
 var yamlLine = regexp.MustCompile(`^line (\d+): `)
 
-// yamlError is the adapter for the YAML library, whose errors are texts: it takes the line out of
-// them and turns it from a line of the document into a line of the file.
+// yamlError adapts errors of the YAML library, which are texts: it extracts the line and converts it from a
+// line of the document to a line of the file.
 func yamlError(doc document, err error) error {
 	text := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
 	text = strings.TrimPrefix(text, "yaml: ")

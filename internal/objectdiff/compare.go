@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// path leads to a field: keys of maps, and items of lists in brackets.
+// path is the path of a field: keys of maps, and items of lists in brackets.
 type path []string
 
 func (p path) key(name string) path {
@@ -48,7 +48,7 @@ type collector struct {
 	more   int
 }
 
-// absent is the value of a field that is not there; null is one that is.
+// absent is the value of a missing field; a null field is not absent.
 type absent struct{}
 
 func (c *collector) compare(from, to any, at path) {
@@ -76,7 +76,7 @@ func (c *collector) values(from, to any, at path) {
 		c.maps(mapA, mapB, at)
 		return
 	}
-	if c.hidesBelow(at) { // not what a Secret should look like: the names of items would tell
+	if c.hidesBelow(at) { // an unusual form of a Secret: the names of items could reveal values
 		c.add(from, to, at, true)
 		return
 	}
@@ -88,8 +88,8 @@ func (c *collector) values(from, to any, at path) {
 	c.add(from, to, at, false)
 }
 
-// folded is a value, or an empty one of the kind of the other when there is none: then every field of
-// the other is told.
+// folded returns a value, or, if there is none, an empty one of the other's kind: then every field of the other
+// is listed.
 func folded(v, other any) any {
 	if v != (absent{}) {
 		return v
@@ -131,7 +131,7 @@ func (c *collector) hides(at path) bool {
 	return c.secret && len(at) == 2 && (at[0] == "data" || at[0] == "stringData")
 }
 
-// hidesBelow reports whether something below a path is secret, so that the value as a whole is not told.
+// hidesBelow reports whether a value below a path is secret, so that the whole value must be hidden.
 func (c *collector) hidesBelow(at path) bool {
 	if len(at) > 0 && len(at) < 3 && at[0] == "metadata" {
 		return len(at) == 1 || at[1] == "annotations"

@@ -1,9 +1,8 @@
-// Package objectdiff says what differs between two sets of Kubernetes objects: object by object and
-// field by field, in an order that depends on nothing but the sets. It is pure.
+// Package objectdiff computes the differences between two sets of Kubernetes objects, by object and by field,
+// in a deterministic order. It is pure.
 //
-// The values of Secrets are never told, nor how long they are: that a value differs is all that can be
-// seen. That holds for data and stringData, and for the annotation in which kubectl keeps a copy of an
-// object.
+// It never reveals the values of Secrets or their length, only that a value differs. This applies to data and
+// stringData, and to the annotation in which kubectl keeps a copy of an object.
 package objectdiff
 
 import (
@@ -14,7 +13,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
 
-// Kind is what has happened to an object or a field.
+// Kind is the kind of a change.
 type Kind string
 
 // The kinds of change.
@@ -26,22 +25,22 @@ const (
 
 // Object is one object that differs.
 type Object struct {
-	Ref    fleet.ObjectRef // as it is in the newer set, or was in the older; with the namespace that counts
+	Ref    fleet.ObjectRef // from the newer set, or from the older one; with the effective namespace
 	Kind   Kind
 	Fields []Field
-	More   int // fields that differ as well and were left off
+	More   int // number of differing fields that are not listed
 }
 
 // Field is one field that differs.
 type Field struct {
 	Path string // such as spec.template.spec.containers[web].image
 	Kind Kind
-	// Old and New are values as text: strings in quotes, long ones cut. They are "" where there is none,
-	// and Masked where they are secret.
+	// Old and New are values as text: strings in quotes, long values cut. They are "" for missing values, and
+	// Masked for secret ones.
 	Old, New string
 }
 
-// Masked stands for a value that is not told.
+// Masked replaces a secret value.
 const Masked = "(hidden)"
 
 // Summary counts objects.
@@ -54,8 +53,8 @@ const (
 	maxText   = 200  // characters of one value
 )
 
-// Compare returns the objects that differ, in the order of their identity. An object that names no
-// namespace counts as one in namespace.
+// Compare returns the objects that differ, sorted by identity. An object without a namespace counts as in
+// namespace.
 func Compare(from, to []manifest.Object, namespace string) ([]Object, Summary) {
 	older, newer := byIdentity(from, namespace), byIdentity(to, namespace)
 	var out []Object

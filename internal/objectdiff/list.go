@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// listKeys are the fields by which Kubernetes tells the items of a list apart, where that is not name.
-// The first of several that all items have counts.
+// listKeys are the fields by which Kubernetes identifies the items of a list, other than name. The first that
+// all items have is used.
 var listKeys = map[string][][]string{
 	"ports":                     {{"containerPort", "protocol"}, {"port", "protocol"}, {"containerPort"}, {"port"}},
 	"volumeMounts":              {{"mountPath"}},
@@ -18,8 +18,8 @@ var listKeys = map[string][][]string{
 	"ownerReferences":           {{"uid"}},
 }
 
-// lists compares items by name where Kubernetes does, and else by their place. It reports false for
-// lists that are better told whole: those of plain values.
+// lists compares items by name where Kubernetes does, and otherwise by index. It returns false for lists of
+// plain values, which are shown as a whole.
 func (c *collector) lists(from, to []any, at path) bool {
 	if len(from)+len(to) == 0 || !allMaps(from) || !allMaps(to) {
 		return false
@@ -59,8 +59,7 @@ func allMaps(list []any) bool {
 	return !slices.ContainsFunc(list, func(v any) bool { _, ok := v.(map[string]any); return !ok })
 }
 
-// identify names the items of two lists alike: by their keys, or by their place when keys are missing
-// or not unique.
+// identify names the items of two lists: by their keys, or by index if keys are missing or not unique.
 func identify(from, to []any, field string) (a, b []string) {
 	for _, keys := range append(slices.Clone(listKeys[field]), []string{"name"}) {
 		a, okA := namesBy(from, keys)

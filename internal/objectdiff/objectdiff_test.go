@@ -57,12 +57,12 @@ func TestCompare(t *testing.T) {
 		"Changed":   {reason: "by path", from: configMap("a", "{x: '1', z: '1'}"), to: configMap("a", "{x: '2', y.z: '3'}"), want: []string{"changed ConfigMap shop/a", `  changed data.x: "1" -> "2"`, `  added data["y.z"]:  -> "3"`, `  removed data.z: "1" -> `}},
 		"Objects":   {reason: "in the order of identity", from: configMap("b", "{}"), to: configMap("c", "{x: w}") + configMap("a", "{}"), want: []string{"added ConfigMap shop/a", `  added apiVersion:  -> "v1"`, `  added data:  -> {}`, `  added kind:  -> "ConfigMap"`, `  added metadata.name:  -> "a"`, "removed ConfigMap shop/b", `  removed apiVersion: "v1" -> `, `  removed data: {} -> `, `  removed kind: "ConfigMap" -> `, `  removed metadata.name: "b" -> `, "added ConfigMap shop/c", `  added apiVersion:  -> "v1"`, `  added data.x:  -> "w"`, `  added kind:  -> "ConfigMap"`, `  added metadata.name:  -> "c"`}},
 		"Named":     {reason: "containers go by name", from: fmt.Sprintf(deployment, "[{name: a, image: 'a:1'}, {name: b, image: 'b:1'}]"), to: fmt.Sprintf(deployment, "[{name: m, image: m}, {name: a, image: 'a:1'}, {name: b, image: 'b:2'}]"), want: []string{"changed Deployment.apps shop/web", `  changed spec.template.spec.containers[b].image: "b:1" -> "b:2"`, `  added spec.template.spec.containers[m].image:  -> "m"`, `  added spec.template.spec.containers[m].name:  -> "m"`}},
-		"Order":     {reason: "another order is told once", from: fmt.Sprintf(deployment, "[{name: a}, {name: b}]"), to: fmt.Sprintf(deployment, "[{name: b}, {name: a}]"), want: []string{"changed Deployment.apps shop/web", `  changed spec.template.spec.containers: "order: a, b" -> "order: b, a"`}},
+		"Order":     {reason: "another order is one difference", from: fmt.Sprintf(deployment, "[{name: a}, {name: b}]"), to: fmt.Sprintf(deployment, "[{name: b}, {name: a}]"), want: []string{"changed Deployment.apps shop/web", `  changed spec.template.spec.containers: "order: a, b" -> "order: b, a"`}},
 		"Ports":     {reason: "ports go by number and protocol", from: service("[{port: 80, targetPort: 1}, {port: 53, protocol: UDP}]"), to: service("[{port: 53, protocol: UDP}, {port: 80, protocol: TCP, targetPort: 2}]"), want: []string{"changed Service shop/s", `  added spec.ports[80/TCP].protocol:  -> "TCP"`, `  changed spec.ports[80/TCP].targetPort: 1 -> 2`, `  changed spec.ports: "order: 80/TCP, 53/UDP" -> "order: 53/UDP, 80/TCP"`}},
-		"Scalars":   {reason: "plain lists are told whole", from: fmt.Sprintf(deployment, "[{name: a, args: [x, z]}]"), to: fmt.Sprintf(deployment, "[{name: a, args: [w, x, z]}]"), want: []string{"changed Deployment.apps shop/web", `  changed spec.template.spec.containers[a].args: ["x", "z"] -> ["w", "x", "z"]`}},
+		"Scalars":   {reason: "lists of plain values are shown as a whole", from: fmt.Sprintf(deployment, "[{name: a, args: [x, z]}]"), to: fmt.Sprintf(deployment, "[{name: a, args: [w, x, z]}]"), want: []string{"changed Deployment.apps shop/web", `  changed spec.template.spec.containers[a].args: ["x", "z"] -> ["w", "x", "z"]`}},
 		"Type":      {reason: "a number is not its text", from: fmt.Sprintf(deployment, "[{name: a, x: 1}]"), to: fmt.Sprintf(deployment, "[{name: a, x: '1'}]"), want: []string{"changed Deployment.apps shop/web", `  changed spec.template.spec.containers[a].x: 1 -> "1"`}},
 		"Version":   {reason: "another version is the same object", from: "apiVersion: apps/v1beta1\nkind: Deployment\nmetadata: {name: web}\n", to: "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: shop}\n", want: []string{"changed Deployment.apps shop/web", `  changed apiVersion: "apps/v1beta1" -> "apps/v1"`, `  added metadata.namespace:  -> "shop"`}},
-		"Terminals": {reason: "nothing that a terminal acts on", from: configMap("a", `{x: "1"}`), to: configMap("a", `{x: "\e[2J\u009b1"}`), want: []string{"changed ConfigMap shop/a", `  changed data.x: "1" -> "\x1b[2J\u009b1"`}},
+		"Terminals": {reason: "no terminal control characters", from: configMap("a", `{x: "1"}`), to: configMap("a", `{x: "\e[2J\u009b1"}`), want: []string{"changed ConfigMap shop/a", `  changed data.x: "1" -> "\x1b[2J\u009b1"`}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -75,18 +75,18 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// planted values must not be seen in any form.
+// planted values must not appear in any form.
 func TestSecretsAreNeverTold(t *testing.T) {
 	t.Parallel()
 	secret := func(value string) string {
 		encoded := base64.StdEncoding.EncodeToString([]byte(value))
 		return fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata:\n  name: s\n  annotations:\n    kubectl.kubernetes.io/last-applied-configuration: '{\"data\":{\"p\":\"%s\"}}'\ntype: Opaque\ndata: {p: %s, same: c2FtZQ==}\nstringData: {q: %s}\n", encoded, encoded, value)
 	}
-	// Not even a Secret that is none may tell.
+	// A malformed Secret must not reveal values either.
 	malformed := func(value string) string {
 		return fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: m}\ndata: %s\nstringData: [{name: %s, deep: %s}]\n", value, value, value)
 	}
-	// What is null has no items to go through, and is told as a whole.
+	// A null value has no items and is shown as a whole.
 	applied := func(value string) string {
 		return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\n  annotations: {kubectl.kubernetes.io/last-applied-configuration: '{\"data\":{\"p\":\"%s\"}}'}\n", value)
 	}
@@ -109,10 +109,10 @@ func TestSecretsAreNeverTold(t *testing.T) {
 			}
 		}
 		if !strings.Contains(text, objectdiff.Masked) {
-			t.Errorf("%s: that it differs is not told:\n%s", name, text)
+			t.Errorf("%s: the difference is not shown:\n%s", name, text)
 		}
 		if name == "changed" && (strings.Contains(text, "same") || !strings.Contains(text, "changed data.p: (hidden) -> (hidden)")) {
-			t.Errorf("what is equal and what differs cannot be told apart:\n%s", text)
+			t.Errorf("equal and different values look the same:\n%s", text)
 		}
 	}
 }
@@ -150,7 +150,7 @@ func TestWhatIsLeftOffIsCounted(t *testing.T) {
 	}
 }
 
-// FuzzCompare shows that no two objects are too odd to compare, and that the order is the same either way.
+// FuzzCompare checks that all objects can be compared, and that the result is symmetric.
 func FuzzCompare(f *testing.F) {
 	f.Add([]byte("apiVersion: v1\nkind: A\nmetadata: {name: a}\nx: [{name: 1}, {name: 2}]\n"), []byte("apiVersion: v1\nkind: A\nmetadata: {name: a}\nx: {}\n"))
 	f.Add([]byte("apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: null\n"), []byte("apiVersion: v1\nkind: Secret\nmetadata: {name: a}\ndata: {a: []}\n"))
@@ -163,7 +163,7 @@ func FuzzCompare(f *testing.F) {
 		forth, _ := objectdiff.Compare(from, to, "d")
 		back, _ := objectdiff.Compare(to, from, "d")
 		if len(forth) != len(back) {
-			t.Fatalf("%d objects differ one way and %d the other", len(forth), len(back))
+			t.Fatalf("%d objects differ in one direction and %d in the other", len(forth), len(back))
 		}
 		for i := range forth {
 			if forth[i].Ref.Name != back[i].Ref.Name || len(forth[i].Fields)+forth[i].More != len(back[i].Fields)+back[i].More {

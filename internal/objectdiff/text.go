@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// shown are two values as text. Of long strings the part is told where they begin to differ.
+// shown returns two values as text. Long strings are cut to the part where they start to differ.
 func shown(from, to any, masked bool) (was, is string) {
 	a, okA := from.(string)
 	b, okB := to.(string)
@@ -28,7 +28,7 @@ func commonPrefix(a, b string) int {
 	return n
 }
 
-// excerpt is a part of a string from about a place on, whole characters only.
+// excerpt returns a part of a string from about a position, with complete characters.
 func excerpt(s string, start int) string {
 	for start > 0 && start < len(s) && !utf8.RuneStart(s[start]) {
 		start--
@@ -40,7 +40,7 @@ func excerpt(s string, start int) string {
 	return lead + cut(strconv.Quote(cutRaw(s[min(start, len(s)):])))
 }
 
-// cutRaw keeps quoting from growing what is cut anyway.
+// cutRaw limits the input of quoting to what is shown.
 func cutRaw(s string) string {
 	if len(s) <= 4*maxText {
 		return s
@@ -52,7 +52,7 @@ func cutRaw(s string) string {
 	return s[:end] + " "
 }
 
-// value is a value as text that can be printed anywhere: what a terminal would act on is escaped.
+// value returns a value as printable text: terminal control characters are escaped.
 func value(v any, masked bool) string {
 	if v == (absent{}) {
 		return ""

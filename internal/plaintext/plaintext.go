@@ -1,6 +1,6 @@
-// Package plaintext makes text of others fit to be shown on terminals, in logs and on pages: without control
-// characters, which terminals act on, and without characters that reorder what is beside them. Every way into the
-// server uses it on what comes in; nothing has to on the way out. It knows nothing of what a text is for.
+// Package plaintext makes untrusted text safe for terminals, logs, and pages: it removes control characters and
+// characters that change the text direction. The server applies it to all input, so output needs no further
+// treatment.
 package plaintext
 
 import (
@@ -9,11 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// Ellipsis marks where a text was cut.
+// Ellipsis marks the end of a truncated text.
 const Ellipsis = "…"
 
-// Text is the plain part of a text that may have several lines, at most limit bytes of it; 0 is no limit. Line ends and
-// tabs stay, and what is not UTF-8 becomes U+FFFD.
+// Text returns the printable part of a text with several lines, at most limit bytes; 0 means no limit. Line
+// ends and tabs stay, and invalid UTF-8 becomes U+FFFD.
 func Text(text string, limit int) string {
 	if !IsPlain(text) {
 		text = strings.Map(func(r rune) rune {
@@ -26,7 +26,7 @@ func Text(text string, limit int) string {
 	return cut(text, limit)
 }
 
-// Line is Text as one line: whatever separates words is one space.
+// Line is Text in one line: white space between words becomes one space.
 func Line(text string, limit int) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsSpace(r) {
@@ -37,13 +37,13 @@ func Line(text string, limit int) string {
 	return cut(strings.Join(strings.Fields(Text(text, 0)), " "), limit)
 }
 
-// IsPlain reports whether Text without a limit would return the text as it is.
+// IsPlain reports whether Text without a limit would return the text unchanged.
 func IsPlain(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, unfit)
 }
 
-// unfit reports whether a character does something instead of being shown. Line and paragraph separators break
-// a line where nobody looks for it.
+// unfit reports whether a character is not displayed but has an effect. Line and paragraph separators break a
+// line unexpectedly.
 func unfit(r rune) bool {
 	switch r {
 	case '\n', '\t':
@@ -54,7 +54,7 @@ func unfit(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
 }
 
-// cut shortens between characters, and says so.
+// cut truncates between characters and adds Ellipsis.
 func cut(text string, limit int) string {
 	if limit <= 0 || len(text) <= limit {
 		return text

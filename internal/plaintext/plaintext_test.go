@@ -14,13 +14,13 @@ func TestText(t *testing.T) {
 	for _, c := range []struct{ reason, in, text, line string }{
 		{"ordinary text stays", "Grüße, 世界 👩‍🚀", "Grüße, 世界 👩‍🚀", "Grüße, 世界 👩‍🚀"},
 		{"lines stay lines", "a\n\tb", "a\n\tb", "a b"},
-		{"an escape sequence loses what makes it one", "\x1b[31mred\x1b]0;title\a", "[31mred]0;title", "[31mred]0;title"},
+		{"an escape sequence loses its escape character", "\x1b[31mred\x1b]0;title\a", "[31mred]0;title", "[31mred]0;title"},
 		{"a carriage return would overwrite the line", "all is well\rfailed", "all is wellfailed", "all is well failed"},
 		{"so would the C1 form of an escape", "\u009b31mred", "31mred", "31mred"},
 		{"an override shows another order", "user\u202Etxt.exe", "usertxt.exe", "usertxt.exe"},
 		{"isolates too", "a\u2066b\u2069", "ab", "ab"},
 		{"separators break lines", "a\u2028b", "ab", "a b"},
-		{"what is not UTF-8", "a\xffb", "a\uFFFDb", "a\uFFFDb"},
+		{"invalid UTF-8", "a\xffb", "a\uFFFDb", "a\uFFFDb"},
 	} {
 		if got := plaintext.Text(c.in, 0); got != c.text {
 			t.Errorf("%s: Text gives %q, want %q", c.reason, got, c.text)
@@ -46,7 +46,7 @@ func FuzzText(f *testing.F) {
 			if strings.ContainsFunc(got, func(r rune) bool {
 				return unicode.IsControl(r) && r != '\n' && r != '\t' || r >= 0x202A && r <= 0x202E || r >= 0x2066 && r <= 0x2069
 			}) {
-				t.Errorf("%s(%q, %d) holds %q", name, text, limit, got)
+				t.Errorf("%s(%q, %d) contains %q", name, text, limit, got)
 			}
 			if limit >= len(plaintext.Ellipsis) && len(got) > limit {
 				t.Errorf("%s(%q, %d) has %d bytes", name, text, limit, len(got))

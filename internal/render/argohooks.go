@@ -9,17 +9,17 @@ import (
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
 
-// argoHook is the annotation by which Argo CD is told to apply an object at another time than the others.
+// argoHook is the annotation that makes Argo CD apply an object in another phase.
 const argoHook = "argocd.argoproj.io/hook"
 
-// hookPhase is when an object with argoHook is applied here.
+// hookPhase is the phase in which Kedge applies an object with argoHook.
 type hookPhase int
 
 const (
 	hookDuring hookPhase = iota // with the other objects
 	hookBefore                  // in waves before all others
 	hookAfter                   // in waves after all others
-	hookNever                   // left out: Argo CD applies it when a sync fails or on deletion, or not at all
+	hookNever                   // omitted: Argo CD applies it when a sync fails or on deletion, or never
 )
 
 // argoPhases are the hooks of Argo CD.
@@ -28,8 +28,8 @@ var argoPhases = map[string]hookPhase{
 	"SyncFail": hookNever, "Skip": hookNever, "PreDelete": hookNever, "PostDelete": hookNever,
 }
 
-// placeHooks does with hooks of Argo CD what is done with those of Helm: PreSync and PostSync become waves, and what
-// Argo CD would not apply in a sync that goes well is left out. Each is noted.
+// placeHooks handles hooks of Argo CD like those of Helm: PreSync and PostSync become waves, and hooks that
+// Argo CD does not apply in a successful sync are omitted. Each is noted.
 func (r *Result) placeHooks(objects []manifest.Object) []manifest.Object {
 	names := map[string][]string{}
 	for _, o := range objects {
@@ -48,7 +48,7 @@ func (r *Result) placeHooks(objects []manifest.Object) []manifest.Object {
 	return kept
 }
 
-// phaseWords say what is done with hooks.
+// phaseWords describe how hooks are handled.
 var phaseWords = map[hookPhase]string{
 	hookBefore: "are applied as a wave before everything else, each time that they change, and are not deleted afterwards",
 	hookAfter:  "are applied as a wave after everything else, each time that they change, and are not deleted afterwards",
@@ -56,7 +56,7 @@ var phaseWords = map[hookPhase]string{
 	hookNever:  "are left out",
 }
 
-// phaseOf takes the first phase of an annotation that names several: an object is applied once.
+// phaseOf returns the first phase of an annotation: an object is applied once.
 func phaseOf(hook string) hookPhase {
 	phase, known := hookNever, false
 	for name := range strings.SplitSeq(hook, ",") {
@@ -66,13 +66,13 @@ func phaseOf(hook string) hookPhase {
 		}
 	}
 	if !known {
-		return hookDuring // Argo CD takes an object with an unknown hook for an ordinary one
+		return hookDuring // Argo CD treats an object with an unknown hook as an ordinary one
 	}
 	return phase
 }
 
-// setHookWaves puts hooks into waves outside of those of all other objects, in the order of their own. It changes
-// the list and none of the objects in it, which others may share.
+// setHookWaves assigns hooks to waves before or after those of all other objects, in the order of their own
+// waves. It changes the list but not the objects, which may be shared.
 func setHookWaves(objects []manifest.Object) {
 	phases := make([]hookPhase, len(objects))
 	var before, after []int // waves
@@ -99,7 +99,7 @@ func setHookWaves(objects []manifest.Object) {
 		case phases[i] == hookAfter:
 			objects[i] = withWave(o, highest+1+slices.Index(after, ownWave(o)))
 		case len(before) > 0 && (o.Ref.Kind == "Namespace" && o.Ref.Group == "" || o.Ref.Kind == "CustomResourceDefinition"):
-			objects[i] = withWave(o, first-1) // a hook cannot do without its namespace
+			objects[i] = withWave(o, first-1) // a hook needs its namespace
 		}
 	}
 }
@@ -109,7 +109,7 @@ func distinct(waves []int) []int {
 	return slices.Compact(waves)
 }
 
-// ownWave is the wave that an object says, 0 unless it says one; what is no number is refused later.
+// ownWave returns the wave of an object; default 0. An invalid number is refused later.
 func ownWave(o manifest.Object) int {
 	text := annotationOf(o, manifest.AnnotationWave)
 	if text == "" {
@@ -122,7 +122,7 @@ func ownWave(o manifest.Object) int {
 	return int(wave)
 }
 
-// argoWave is how Argo CD says a wave; ours wins over it.
+// argoWave is the wave annotation of Argo CD; Kedge's takes precedence.
 const argoWave = "argocd.argoproj.io/sync-wave"
 
 func annotationOf(o manifest.Object, name string) string {
@@ -132,7 +132,7 @@ func annotationOf(o manifest.Object, name string) string {
 	return text
 }
 
-// withWave returns an object that is in a wave; the one that is given stays as it is.
+// withWave returns a copy of an object in a wave.
 func withWave(o manifest.Object, wave int) manifest.Object {
 	metadata, _ := o.Content["metadata"].(map[string]any)
 	annotations, _ := metadata["annotations"].(map[string]any)

@@ -15,10 +15,10 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/treefs"
 )
 
-// builtVersion changes when the same input is built to something else than before.
+// builtVersion must change when equal input gives another result than before.
 const builtVersion = "built/2"
 
-// job is what a builder is asked for.
+// job returns the job for a builder.
 func (req Request) job(tree filetree.Tree, kind fleet.SourceKind) Job {
 	job := Job{Owner: req.Owner, Tree: tree, Kind: kind, Path: cleanPath(req.Path), Limits: req.Limits.OrDefault()}
 	if kind == fleet.SourceHelm {
@@ -28,7 +28,7 @@ func (req Request) job(tree filetree.Tree, kind fleet.SourceKind) Job {
 	return job
 }
 
-// settings is a hash of everything in a job but owner and tree.
+// settings returns a hash of a job without owner and tree.
 func (j Job) settings() string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%s %q %q %s\n", builtVersion, j.Kind, j.Path, j.Limits.Key())
@@ -41,7 +41,7 @@ func (j Job) settings() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// keyOfReads is the key of what a builder makes.
+// keyOfReads returns the key of a build.
 func keyOfReads(ctx context.Context, tree filetree.Tree, req Request, kind fleet.SourceKind, reads []string) (string, error) {
 	if len(reads) == 0 {
 		return "", nil
@@ -56,7 +56,7 @@ func keyOfReads(ctx context.Context, tree filetree.Tree, req Request, kind fleet
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// reads is what a build has read, and what was looked at to find out that there is something to build.
+// reads returns the read set of a build, including the files that were read to detect its kind.
 func (req Request) reads(built []string) []string {
 	if req.Kind != fleet.SourceDetected {
 		return built
@@ -66,7 +66,7 @@ func (req Request) reads(built []string) []string {
 
 func (r *Result) build(ctx context.Context, tree filetree.Tree, req Request, builder Builder) ([]manifest.Object, error) {
 	if builder == nil {
-		return nil, &Error{Path: cleanPath(req.Path), Problem: fmt.Sprintf("it is of kind %s, and only plain manifests can be rendered here", r.Kind)}
+		return nil, &Error{Path: cleanPath(req.Path), Problem: fmt.Sprintf("the kind is %s, but only plain manifests can be rendered here", r.Kind)}
 	}
 	built, err := builder.Build(ctx, req.job(tree, r.Kind))
 	var failed *Failed

@@ -54,7 +54,7 @@ func TestDetect(t *testing.T) {
 		{reason: "by its other name", folder: "base", want: fleet.SourceKustomize},
 		{reason: "a chart", folder: "chart", want: fleet.SourceHelm},
 		{reason: "globs are of plain manifests", folder: "chart", globs: []string{"*.yaml"}, want: fleet.SourcePlain},
-		{reason: "folders of those names mean nothing", folder: "folder", want: fleet.SourcePlain},
+		{reason: "folders with these names do not count", folder: "folder", want: fleet.SourcePlain},
 		{reason: "no such folder", folder: "none", want: fleet.SourcePlain},
 		{reason: "both", folder: "both", problem: "source.kind"},
 	} {
@@ -90,9 +90,9 @@ func TestRenderBuilt(t *testing.T) {
 		builder render.Builder
 		problem string
 	}{
-		"nobody can build":            {render.Request{Path: "overlay"}, nil, "overlay: it is of kind kustomize"},
+		"no builder":                  {render.Request{Path: "overlay"}, nil, "overlay: the kind is kustomize"},
 		"helm settings, and no chart": {render.Request{Path: "plain", Helm: fleet.Helm{SkipCRDs: true}}, &rendertest.Builder{}, "plain: source.helm is set"},
-		"stated as what it is not":    {render.Request{Path: "plain", Kind: fleet.SourceHelm, Release: "x"}, &rendertest.Builder{}, "Chart.yaml"},
+		"wrong kind set":              {render.Request{Path: "plain", Kind: fleet.SourceHelm, Release: "x"}, &rendertest.Builder{}, "Chart.yaml"},
 		"too many objects":            {render.Request{Path: "overlay", Limits: render.Limits{Objects: -1}}, &rendertest.Builder{}, "more than the -1"},
 		"an undefined variable":       {render.Request{Path: "chart", Release: "web", Variables: map[string]string{"other": "x"}}, &rendertest.Builder{}, `"name"`},
 	} {
@@ -116,14 +116,14 @@ func TestKeyOfWhatIsBuilt(t *testing.T) {
 	}{
 		{reason: "nothing", req: overlay, same: true},
 		{reason: "another folder", req: overlay, changes: map[string]string{"plain/a.yaml": configMap("b")}, same: true},
-		{reason: "a file beside what is read", req: overlay, changes: map[string]string{"base/unused.txt": "2"}, same: true},
+		{reason: "a file that is not read", req: overlay, changes: map[string]string{"base/unused.txt": "2"}, same: true},
 		{reason: "the base", req: overlay, changes: map[string]string{"base/cm.yaml": configMap("other")}},
 		{reason: "it becomes a chart too", req: overlay, changes: map[string]string{"overlay/Chart.yaml": "apiVersion: v2"}},
 		{reason: "it ceases to be Kustomize", req: overlay, changes: map[string]string{"overlay/kustomization.yaml": "DELETED", "overlay/a.yaml": configMap("a")}},
 		{reason: "the namespace", req: overlay, edit: func(r *render.Request) { r.Namespace = "m" }},
 		{reason: "capabilities, and no chart", req: overlay, edit: func(r *render.Request) { r.Capabilities.KubeVersion = "v1.31.0" }, same: true},
 		{reason: "the release of no chart", req: overlay, edit: func(r *render.Request) { r.Release = "other" }, same: true},
-		{reason: "who owns it", req: overlay, edit: func(r *render.Request) { r.Owner = "other" }, same: true},
+		{reason: "another owner", req: overlay, edit: func(r *render.Request) { r.Owner = "other" }, same: true},
 		{reason: "capabilities", req: chart, edit: func(r *render.Request) { r.Capabilities.KubeVersion = "v1.31.0" }},
 		{reason: "values", req: chart, edit: func(r *render.Request) { r.Helm.Values = `{"a":1}` }},
 		{reason: "the release", req: chart, edit: func(r *render.Request) { r.Release = "other" }},

@@ -2,38 +2,41 @@ package render
 
 import (
 	"cmp"
-	"container/list"
 	"context"
 	"errors"
+	"math"
+	"slices"
 	"sync"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/kedge-dev/kedge/internal/manifest"
 	"github.com/kedge-dev/kedge/internal/render/treefs"
 )
 
-// Cache is a [Builder] that builds equal inputs of one owner once: those that were built before, as long
-// as they are kept, and those that are being built. What two jobs read decides whether they are equal, so
-// a deployment in a hundred namespaces, or a commit that touches something else, costs one build. Owners
-// share nothing, and what is volatile nobody shares: two deployments must not have one password. It is safe for concurrent use.
+// Cache is a [Builder] that builds equal inputs of one owner once: it keeps results, and joins concurrent
+// builds. Two jobs are equal if they read the same content, so a deployment in a hundred namespaces, or a
+// commit that changes other files, costs one build. Owners share nothing, and volatile results are not shared:
+// two deployments must not get the same password. It is safe for concurrent use.
 type Cache struct {
 	next  Builder
 	bytes int64
 
 	mu      sync.Mutex
 	used    int64
-	owners  map[string]int64          // bytes by owner
-	kept    map[place][]*list.Element // of *keep; newest last
-	order   *list.List                // of *keep; longest unused first
+	owners  map[string]int64  // bytes by owner
+	kept    map[place][]*keep // newest last
+	recent  *simplelru.LRU[*keep, struct{}]
 	flights map[flightKey]*flight
 }
 
-// DefaultCacheBytes is what a Cache keeps that is not told otherwise, by estimate.
+// DefaultCacheBytes is the default size of a Cache, an estimate.
 const DefaultCacheBytes = 64 << 20
 
-// ownerShare is the part of the cache that one owner may fill: 1/ownerShare.
+// ownerShare limits the part of the cache that one owner may fill to 1/ownerShare.
 const ownerShare = 4
 
-// perPlace bounds how many trees are compared for one job: those of a few branches.
+// perPlace limits how many trees are compared for one job: those of a few branches.
 const perPlace = 4
 
 type place struct{ owner, settings string }
@@ -57,15 +60,16 @@ type flight struct {
 	err   error
 }
 
-// NewCache puts a cache before a builder; bytes 0 means DefaultCacheBytes.
+// NewCache returns a cache in front of a builder; bytes 0 means DefaultCacheBytes.
 func NewCache(next Builder, bytes int64) *Cache {
+	recent, _ := simplelru.NewLRU[*keep, struct{}](math.MaxInt, nil) // fails only for a size below 1
 	return &Cache{
 		next: next, bytes: cmp.Or(bytes, DefaultCacheBytes), owners: map[string]int64{},
-		kept: map[place][]*list.Element{}, order: list.New(), flights: map[flightKey]*flight{},
+		kept: map[place][]*keep{}, recent: recent, flights: map[flightKey]*flight{},
 	}
 }
 
-// Build implements [Builder]. What it returns is shared and must not be changed.
+// Build implements [Builder]. Its result is shared and must not be changed.
 func (c *Cache) Build(ctx context.Context, job Job) (*Built, error) {
 	at := place{job.Owner, job.settings()}
 	built, err := c.find(ctx, job, at)
@@ -87,8 +91,8 @@ func (c *Cache) Build(ctx context.Context, job Job) (*Built, error) {
 			return nil, ctx.Err()
 		case <-f.done:
 		}
-		// Who was first may have been told to stop, which is nothing to those who wait; and what is random is
-		// nobody else's.
+		// The first caller may have been cancelled, which must not affect the waiting ones. Volatile results
+		// are not shared.
 		if f.err == nil && f.built.Volatile {
 			continue
 		}
@@ -110,7 +114,7 @@ func (c *Cache) board(key flightKey) (f *flight, first bool) {
 }
 
 func (c *Cache) fly(ctx context.Context, job Job, key flightKey, f *flight) (*Built, error) {
-	// A builder that panics must not leave others waiting for ever.
+	// A panic of the builder must not block waiting callers.
 	f.err = errors.New("the build ended early")
 	defer func() {
 		c.mu.Lock()
@@ -118,7 +122,7 @@ func (c *Cache) fly(ctx context.Context, job Job, key flightKey, f *flight) (*Bu
 		c.mu.Unlock()
 		close(f.done)
 	}()
-	// Another flight may have landed since it was looked for.
+	// Another build may have finished since the lookup.
 	if f.built, f.err = c.find(ctx, job, key.place); f.built == nil && f.err == nil {
 		f.built, f.err = c.build(ctx, job, key.place)
 	}
@@ -138,20 +142,19 @@ func (c *Cache) build(ctx context.Context, job Job, at place) (*Built, error) {
 	return built, nil
 }
 
-// find looks for a build that has read what this one would read.
+// find returns a kept build that read the same content as this one would.
 func (c *Cache) find(ctx context.Context, job Job, at place) (*Built, error) {
 	c.mu.Lock()
-	candidates := append([]*list.Element(nil), c.kept[at]...)
+	candidates := slices.Clone(c.kept[at])
 	c.mu.Unlock()
-	for i := len(candidates) - 1; i >= 0; i-- {
-		k := candidates[i].Value.(*keep)
+	for _, k := range slices.Backward(candidates) {
 		sum, err := treefs.Fingerprint(ctx, job.Tree, k.reads)
 		if err != nil {
 			return nil, err
 		}
 		if sum == k.sum {
 			c.mu.Lock()
-			c.order.MoveToBack(candidates[i]) // which does nothing when it was dropped meanwhile
+			c.recent.Get(k) // does nothing if the entry was evicted
 			c.mu.Unlock()
 			return k.built, nil
 		}
@@ -168,31 +171,33 @@ func (c *Cache) put(k *keep) {
 	if same := c.kept[k.place]; len(same) >= perPlace {
 		c.drop(same[0])
 	}
-	for e := c.order.Front(); e != nil && c.owners[k.owner]+k.cost > c.bytes/ownerShare; {
-		next := e.Next()
-		if e.Value.(*keep).owner == k.owner {
-			c.drop(e)
-		}
-		e = next
+	if c.owners[k.owner]+k.cost > c.bytes/ownerShare {
+		c.shrink(k.owner, c.bytes/ownerShare-k.cost)
 	}
 	for c.used+k.cost > c.bytes {
-		c.drop(c.order.Front())
+		oldest, _, _ := c.recent.GetOldest()
+		c.drop(oldest)
 	}
-	c.kept[k.place] = append(c.kept[k.place], c.order.PushBack(k))
+	c.kept[k.place] = append(c.kept[k.place], k)
+	c.recent.Add(k, struct{}{})
 	c.used += k.cost
 	c.owners[k.owner] += k.cost
 }
 
-// drop forgets one; the caller holds the lock.
-func (c *Cache) drop(e *list.Element) {
-	k := c.order.Remove(e).(*keep)
-	rest := c.kept[k.place]
-	for i := range rest {
-		if rest[i] == e {
-			c.kept[k.place] = append(rest[:i:i], rest[i+1:]...)
-			break
+// shrink removes the least recently used entries of an owner until the rest costs at most limit; the caller holds the
+// lock.
+func (c *Cache) shrink(owner string, limit int64) {
+	for _, k := range c.recent.Keys() {
+		if k.owner == owner && c.owners[owner] > limit {
+			c.drop(k)
 		}
 	}
+}
+
+// drop removes an entry; the caller holds the lock.
+func (c *Cache) drop(k *keep) {
+	c.recent.Remove(k)
+	c.kept[k.place] = slices.DeleteFunc(slices.Clone(c.kept[k.place]), func(other *keep) bool { return other == k })
 	if len(c.kept[k.place]) == 0 {
 		delete(c.kept, k.place)
 	}
@@ -202,7 +207,7 @@ func (c *Cache) drop(e *list.Element) {
 	}
 }
 
-// costOf estimates what a build takes in memory.
+// costOf estimates the memory of a build.
 func costOf(b *Built) int64 {
 	cost := int64(1024)
 	for _, read := range b.Reads {
@@ -216,7 +221,7 @@ func costOf(b *Built) int64 {
 
 func sizeOf(o manifest.Object) int64 { return sizeOfValue(o.Content) }
 
-// sizeOfValue counts texts, and for everything a little that holds it.
+// sizeOfValue counts texts, and a small constant for every value.
 func sizeOfValue(v any) int64 {
 	const each = 32
 	switch v := v.(type) {

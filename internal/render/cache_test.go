@@ -27,7 +27,7 @@ func TestEqualInputsAreBuiltOnce(t *testing.T) {
 	}{
 		{reason: "the first", builds: 1},
 		{reason: "again", builds: 1},
-		{reason: "another namespace, which Kustomize is not told", edit: func(r *render.Request) { r.Namespace = "m" }, builds: 1},
+		{reason: "another namespace, which Kustomize does not use", edit: func(r *render.Request) { r.Namespace = "m" }, builds: 1},
 		{reason: "a commit that touches something else", changes: map[string]string{"plain/a.yaml": configMap("b")}, builds: 1},
 		{reason: "another owner", edit: func(r *render.Request) { r.Owner = "b" }, builds: 2},
 		{reason: "a commit that touches the base", changes: map[string]string{"base/cm.yaml": configMap("c")}, builds: 3},
@@ -81,9 +81,9 @@ func TestBuildsThatAreUnderWayAreShared(t *testing.T) {
 			digests[i], _, _ = result.Set.Pack()
 		})
 	}
-	cancel() // the first one goes away, which is nothing to the others
+	cancel() // cancelling the first must not affect the others
 	if err := <-failed; err == nil {
-		t.Error("who was cancelled got a result")
+		t.Error("the cancelled caller got a result")
 	}
 	close(goOn)
 	others.Wait()
@@ -112,7 +112,7 @@ func TestAThousandEqualInputsAreOneBuild(t *testing.T) {
 				all.Go(func() {
 					req := render.Request{Path: path, Owner: "a", Release: "web", Namespace: "n"}
 					if path == "overlay" {
-						req.Namespace = fmt.Sprintf("n-%d", i) // which Kustomize is not told
+						req.Namespace = fmt.Sprintf("n-%d", i) // Kustomize does not use it
 					}
 					if _, err := render.Render(t.Context(), tree, req, cache); err != nil {
 						t.Error(err)
@@ -133,7 +133,7 @@ func TestAThousandEqualInputsAreOneBuild(t *testing.T) {
 	})
 }
 
-// Two deployments must not have one password, even when they are rendered at the same time.
+// Two deployments must not get the same password, even if they are rendered at the same time.
 func TestAVolatileBuildThatIsUnderWayIsNotShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestAVolatileBuildThatIsUnderWayIsNotShared(t *testing.T) {
 				contents[i] = string(result.Set.Encode())
 			})
 		}
-		synctest.Wait() // one builds, and the others wait for it
+		synctest.Wait() // one builds, the others wait for it
 		close(goOn)
 		all.Wait()
 		slices.Sort(contents)
@@ -182,7 +182,7 @@ func TestAFailedBuildIsNotKept(t *testing.T) {
 	}
 }
 
-// One owner that fills the cache pushes out its own, not those of others.
+// An owner that fills the cache evicts its own entries, not those of others.
 func TestTheCacheIsBounded(t *testing.T) {
 	t.Parallel()
 	builder := &rendertest.Builder{}
@@ -202,10 +202,10 @@ func TestTheCacheIsBounded(t *testing.T) {
 	build("small", 0)
 	build("large", 29)
 	if got := builder.Count() - before; got != 0 {
-		t.Errorf("%d of what was kept had to be built again", got)
+		t.Errorf("%d kept builds had to be built again", got)
 	}
 	build("large", 0)
 	if got := builder.Count() - before; got != 1 {
-		t.Error("nothing was ever dropped")
+		t.Error("nothing was evicted")
 	}
 }

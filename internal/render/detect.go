@@ -17,12 +17,12 @@ const chartFile = "Chart.yaml"
 
 var kustomizations = plain.Kustomizations
 
-// kindWords are what an object of a kind is called.
+// kindWords are the names of kinds in messages.
 var kindWords = map[fleet.SourceKind]string{fleet.SourceKustomize: "the Kustomize build", fleet.SourceHelm: "the chart"}
 
-// Detect says what the folder at folder is: a chart when it holds Chart.yaml, the root of a Kustomize build when
-// it holds a kustomization file, else plain manifests, which it is in any case when there are globs. Both
-// is a user's mistake. A folder that is not there counts as plain.
+// Detect returns the kind of the folder at folder: a chart if it contains Chart.yaml, a Kustomize build if it
+// contains a kustomization file, otherwise plain manifests. With globs it is always plain manifests. A folder
+// with both files is a user error. A missing folder counts as plain.
 func Detect(ctx context.Context, tree filetree.Tree, folder string, globs []string) (fleet.SourceKind, error) {
 	if len(globs) > 0 {
 		return fleet.SourcePlain, nil
@@ -48,8 +48,8 @@ func Detect(ctx context.Context, tree filetree.Tree, folder string, globs []stri
 	}
 	switch {
 	case chart != "" && kustomization != "":
-		return fleet.SourceDetected, &Error{Path: cleanPath(folder), Problem: "it holds both " + chart + " and " + kustomization +
-			": say in source.kind whether it is helm or kustomize"}
+		return fleet.SourceDetected, &Error{Path: cleanPath(folder), Problem: "it contains both " + chart + " and " + kustomization +
+			": set source.kind to helm or kustomize"}
 	case chart != "":
 		return fleet.SourceHelm, nil
 	case kustomization != "":
@@ -59,7 +59,7 @@ func Detect(ctx context.Context, tree filetree.Tree, folder string, globs []stri
 	}
 }
 
-// detectionReads is what Detect looks at, as treefs names it.
+// detectionReads returns the read set of Detect, as in treefs.
 func detectionReads(folder string) []string {
 	var out []string
 	for _, name := range append([]string{chartFile}, kustomizations...) {
@@ -68,7 +68,7 @@ func detectionReads(folder string) []string {
 	return out
 }
 
-// kind is what the request asks for, or what the folder is.
+// kind returns the kind of the request, or the detected one.
 func (req Request) kind(ctx context.Context, tree filetree.Tree) (fleet.SourceKind, error) {
 	kind := req.Kind
 	if kind == fleet.SourceDetected {
@@ -78,7 +78,7 @@ func (req Request) kind(ctx context.Context, tree filetree.Tree) (fleet.SourceKi
 		}
 	}
 	if kind != fleet.SourceHelm && !req.Helm.IsZero() {
-		return kind, &Error{Path: cleanPath(req.Path), Problem: "source.helm is set, and the folder is no chart: it has no " + chartFile}
+		return kind, &Error{Path: cleanPath(req.Path), Problem: "source.helm is set, but the folder is not a chart: it has no " + chartFile}
 	}
 	return kind, nil
 }

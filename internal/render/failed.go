@@ -6,9 +6,9 @@ import (
 	"github.com/kedge-dev/kedge/internal/filetree"
 )
 
-// Failed is a user's mistake that a build came to, with what was read until then. [Key] of Reads tells of
-// another tree whether the same build would come to the same; the limits of a [Builder] are not part of it.
-// What is wrong is Err, which errors.As finds.
+// Failed is a user error of a build, with the read set up to the failure. [Key] of Reads tells whether the same
+// build would fail in the same way for another tree; the limits of a [Builder] are not part of it. Err is the
+// error, which errors.As finds.
 type Failed struct {
 	Err   error
 	Reads []string // see Result; never empty
@@ -18,9 +18,9 @@ func (e *Failed) Error() string { return e.Err.Error() }
 
 func (e *Failed) Unwrap() error { return e.Err }
 
-// Fail returns err as a [Failed] when it is a user's mistake that what was read explains. It is left as it
-// is when nothing was read, when it is a fault, and when the tree itself cannot be read as it is: that may
-// be due to what is said of a repository elsewhere.
+// Fail returns err as a [Failed] if it is a user error that the read set explains. It returns err unchanged if
+// nothing was read, if it is a fault, or if the tree itself cannot be read: that may depend on settings of the
+// repository.
 func Fail(err error, reads []string) error {
 	var tree *filetree.Error
 	if len(reads) == 0 || !IsUserError(err) || errors.As(err, &tree) {

@@ -44,7 +44,7 @@ func TestAFailedBuildSaysWhatItRead(t *testing.T) {
 		{"a file that is not there", render.Request{Path: "missing"}, map[string]string{"missing/cm.yaml": configMap("a")}},
 		{"a file that cannot be parsed", render.Request{Path: "parse"}, map[string]string{"parse/cm.yaml": configMap("a")}},
 		{"a template that fails", render.Request{Path: "chart", Release: "web"}, map[string]string{"chart/templates/cm.yaml": configMap("a")}},
-		{"values that make it fail", render.Request{Path: "chart", Release: "web"}, map[string]string{"chart/values.yaml": "why: not\n"}},
+		{"values that cause a failure", render.Request{Path: "chart", Release: "web"}, map[string]string{"chart/values.yaml": "why: not\n"}},
 		{"no object", render.Request{Path: "empty"}, map[string]string{"empty/kustomization.yaml": "resources: [../one]\n"}},
 		{"an undefined variable", render.Request{Path: "one", Variables: map[string]string{"x": ""}}, map[string]string{"one/cm.yaml": configMap("a")}},
 		{"too many objects", render.Request{Path: "one", Limits: render.Limits{Objects: -1}}, map[string]string{"one/cm.yaml": "# nothing\n"}},
@@ -56,10 +56,10 @@ func TestAFailedBuildSaysWhatItRead(t *testing.T) {
 			_, err := render.Render(t.Context(), broken(nil), tt.req, render.NewCache(&rendertest.Builder{}, 0))
 			var failed *render.Failed
 			if !errors.As(err, &failed) || !render.IsUserError(err) || failed.Error() != err.Error() {
-				t.Fatalf("got %v, want a mistake with what was read", err)
+				t.Fatalf("got %v, want a user error with its read set", err)
 			}
 			if detected := slices.Contains(failed.Reads, "f "+tt.req.Path+"/Chart.yaml"); detected != (tt.req.Kind == fleet.SourceDetected) {
-				t.Errorf("what was looked at to find out its kind is among %q: %t", failed.Reads, detected)
+				t.Errorf("the files for the detection of its kind are among %q: %t", failed.Reads, detected)
 			}
 			keyOf := func(changes map[string]string) string {
 				key, err := render.Key(t.Context(), broken(changes), tt.req, failed.Reads)
@@ -105,7 +105,7 @@ func TestWhoWaitsForAFailedBuildLearnsWhatItRead(t *testing.T) {
 	all.Wait()
 	for _, got := range reads {
 		if len(got) == 0 || !slices.Equal(got, reads[0]) {
-			t.Errorf("those who asked were told %q", reads)
+			t.Errorf("the callers got %q", reads)
 		}
 	}
 }

@@ -11,28 +11,28 @@ import (
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
 
-// controllerKinds are objects by which other GitOps tools are told what to deploy, by group; no kinds mean all.
+// controllerKinds are objects that configure other GitOps tools, by group; no kinds means all.
 var controllerKinds = map[string][]string{
 	"kustomize.toolkit.fluxcd.io": nil,
 	"helm.toolkit.fluxcd.io":      nil,
 	"argoproj.io":                 {"Application", "ApplicationSet", "AppProject"},
 }
 
-// kustomizeGroup is of files that say how to build, and of no object that a cluster has.
+// kustomizeGroup is the group of Kustomize configuration, which no cluster serves.
 const kustomizeGroup = "kustomize.config.k8s.io"
 
-// checkForeign looks for what other tools would have done something about. It returns the objects to deploy.
+// checkForeign handles objects that other tools would treat specially. It returns the objects to deploy.
 func (r *Result) checkForeign(objects []manifest.Object) ([]manifest.Object, error) {
 	var controllers, embedded []string
 	for _, o := range objects {
 		kinds, known := controllerKinds[o.Ref.Group]
 		switch {
 		case o.Ref.Group == kustomizeGroup:
-			return nil, &manifest.Error{Source: o.Source, Problem: fmt.Sprintf("%s is a file of Kustomize and no object of a cluster: "+
-				"deploy its folder by a deployment of its own, or leave it out by globs", o.Ref.Kind)}
+			return nil, &manifest.Error{Source: o.Source, Problem: fmt.Sprintf("%s is a Kustomize file, not an object for a cluster: "+
+				"deploy its folder with a separate deployment, or exclude it with globs", o.Ref.Kind)}
 		case isEncrypted(o):
 			return nil, &manifest.Error{Source: o.Source, Problem: fmt.Sprintf("%s is encrypted with SOPS, which is not supported yet: "+
-				"the cluster would get the encrypted text. Leave the file out by globs and create the Secret by other means, "+
+				"the cluster would get the encrypted text. Exclude the file with globs and create the Secret by other means, "+
 				"such as External Secrets or Sealed Secrets", o.Ref)}
 		case known && (len(kinds) == 0 || slices.Contains(kinds, o.Ref.Kind)):
 			controllers = append(controllers, nameOf(o))
@@ -41,25 +41,25 @@ func (r *Result) checkForeign(objects []manifest.Object) ([]manifest.Object, err
 		}
 	}
 	if len(controllers) > 0 {
-		r.note("objects of Flux or Argo CD are applied like any other: their own controllers act on them, if the cluster has those, and Kedge does not; "+
-			"deploy what they name by deployments: %s", some(controllers))
+		r.note("objects of Flux or Argo CD are applied like any other: Kedge does not act on them, but their controllers do if the cluster has them; "+
+			"create deployments for their sources: %s", some(controllers))
 	}
 	if len(embedded) > 0 {
-		r.note("a value holds text that is encrypted with SOPS, and it is applied as it is: %s", some(embedded))
+		r.note("a value contains text that is encrypted with SOPS, and it is applied unchanged: %s", some(embedded))
 	}
 	return r.placeHooks(objects), nil
 }
 
-// note adds a note. The list may be shared with other results, and is not written to.
+// note adds a note without changing the list, which may be shared with other results.
 func (r *Result) note(format string, args ...any) {
 	r.Notes = append(slices.Clip(r.Notes), fmt.Sprintf(format, args...))
 }
 
-// encryptedPrefix begins each value that SOPS has encrypted.
+// encryptedPrefix is the prefix of each value that SOPS encrypted.
 const encryptedPrefix = "ENC[AES256_GCM,"
 
-// isEncrypted reports whether an object is still as SOPS has written it. Kinds of other groups may be meant for a
-// controller that decrypts them.
+// isEncrypted reports whether an object is encrypted with SOPS. Kinds of other groups may have a controller
+// that decrypts them.
 func isEncrypted(o manifest.Object) bool {
 	if strings.Contains(o.Ref.Group, ".") && !strings.HasSuffix(o.Ref.Group, ".k8s.io") {
 		return false
@@ -70,7 +70,8 @@ func isEncrypted(o manifest.Object) bool {
 	return hasValue(o, func(text string) bool { return strings.HasPrefix(text, encryptedPrefix) })
 }
 
-// holdsEncrypted reports whether a Secret holds a whole file that SOPS has encrypted, as a generator of Kustomize makes it.
+// holdsEncrypted reports whether a Secret contains a complete file that SOPS encrypted, as from a Kustomize
+// generator.
 func holdsEncrypted(o manifest.Object) bool {
 	return hasValue(o, func(text string) bool {
 		if strings.Contains(text, encryptedPrefix) {
@@ -97,7 +98,7 @@ func hasValue(o manifest.Object, is func(string) bool) bool {
 	return false
 }
 
-// nameOf is an object in a note.
+// nameOf returns the name of an object in a note.
 func nameOf(o manifest.Object) string {
 	return (fleet.ObjectRef{Group: o.Ref.Group, Kind: o.Ref.Kind, Namespace: o.Ref.Namespace, Name: o.Ref.Name}).String()
 }

@@ -17,7 +17,7 @@ func job(name, annotations string) string {
 	return "apiVersion: batch/v1\nkind: Job\nmetadata: {name: " + name + ", annotations: {" + annotations + "}}\n"
 }
 
-// What other tools do something about is said, and what would do harm is refused.
+// Objects that other tools treat specially cause a note, and harmful ones are refused.
 func TestWhatPeopleBringAlongIsNoted(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
@@ -39,15 +39,15 @@ func TestWhatPeopleBringAlongIsNoted(t *testing.T) {
 			notes: []string{"of PostSync are applied as a wave after everything else, each time that they change, and are not deleted afterwards: Job.batch after",
 				"of PreSync are applied as a wave before", "of Skip are left out: Job.batch skipped", "of Sync are applied like any other", "of SyncFail are left out: Job.batch failed"}, kept: 3,
 		},
-		"a kustomization that the globs leave out": {
+		"a kustomization that the globs exclude": {
 			files: map[string]string{"a.yaml": configMap("a"), "base/kustomization.yaml": "resources: [b.yaml]", "base/b.yaml": configMap("b"), "other/kustomization.yaml": "{}", "other/x.txt": ""},
-			globs: []string{"*.yaml", "base/b.yaml"}, notes: []string{"their other files are read as plain manifests. Deploy such a folder by a deployment of its own to have it built, or leave it out by globs: base"}, kept: 2,
+			globs: []string{"*.yaml", "base/b.yaml"}, notes: []string{"their other files are read as plain manifests. Deploy such a folder with a separate deployment to build it, or exclude it with globs: base"}, kept: 2,
 		},
 		"a file that SOPS has encrypted in a Secret": {
 			files: map[string]string{"a.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {file: " + base64.StdEncoding.EncodeToString([]byte("a: "+encrypted)) + "}\n"},
-			notes: []string{"encrypted with SOPS, and it is applied as it is: Secret s"}, kept: 1,
+			notes: []string{"encrypted with SOPS, and it is applied unchanged: Secret s"}, kept: 1,
 		},
-		"a kind that somebody else decrypts": {
+		"a kind that another controller decrypts": {
 			files: map[string]string{"a.yaml": "apiVersion: isindir.github.com/v1alpha3\nkind: SopsSecret\nmetadata: {name: s}\nsops: {mac: x}\n"}, kept: 1,
 		},
 	}
@@ -87,7 +87,7 @@ func TestWhatCannotBeDeployedIsRefusedWithAReason(t *testing.T) {
 		"a kustomization without type":          {map[string]string{"a.yaml": configMap("a"), "base/kustomization.yaml": "resources: [b.yaml]\n"}, []string{"base/kustomization.yaml", `deploy the folder "base"`, "globs"}},
 		"a kustomization with type":             {map[string]string{"a.yaml": configMap("a"), "base/kustomization.yml": "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n"}, []string{"base/kustomization.yml", "globs"}},
 		"a kustomization with a name": {map[string]string{"a.yaml": configMap("a"), "base/k.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\nmetadata: {name: x}\n"},
-			[]string{"base/k.yaml", "file of Kustomize"}},
+			[]string{"base/k.yaml", "is a Kustomize file"}},
 		"a generated name": {map[string]string{"a.yaml": "apiVersion: batch/v1\nkind: Job\nmetadata: {generateName: migrate-}\n"}, []string{"a.yaml", "set metadata.name instead", "another name"}},
 	} {
 		_, err := render.Render(t.Context(), memtree.New(tc.files), render.Request{}, nil)

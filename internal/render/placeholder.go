@@ -9,20 +9,20 @@ import (
 	"strings"
 )
 
-// placeholder is what stands between the braces of ${…}: a name, and what is done with the value. The forms are those
-// that Flux documents, and work alike.
+// placeholder is the content of ${…}: a name, and an operation on its value. The forms are those that Flux
+// documents, with the same semantics.
 //
-//	${name}              the value; it has to be defined
-//	${name:=text}        the value, or text where it is not defined or empty; the same with :- and - and =
-//	${name:2}            the value from its third character on; from the end when negative
+//	${name}              the value; the variable must be defined
+//	${name:=text}        the value, or text if it is not defined or empty; the same with :- and - and =
+//	${name:2}            the value from its third character; from the end if negative
 //	${name:2:3}          three characters of that
-//	${name/old/new}      the value with the first old replaced; // for each, /# at its beginning, /% at its end
+//	${name/old/new}      the value with the first old replaced; // for each, /# at the start, /% at the end
 type placeholder struct {
 	name, op string
-	args     []string // may hold placeholders themselves
+	args     []string // may contain placeholders
 }
 
-// maxNested is how deep placeholders may be inside of each other.
+// maxNested limits the nesting of placeholders.
 const maxNested = 10
 
 var (
@@ -38,8 +38,8 @@ var (
 
 const opCut = ":"
 
-// parsePlaceholder reads what stands between braces. It is not ok when that is none of the forms: a shell has more of
-// them, and scripts are left alone.
+// parsePlaceholder parses the content of the braces. ok is false for other forms: shells have more of them, and
+// scripts must not change.
 func parsePlaceholder(text string) (p placeholder, ok bool) {
 	p.name = placeholderName.FindString(text)
 	rest := text[len(p.name):]
@@ -65,7 +65,7 @@ func parsePlaceholder(text string) (p placeholder, ok bool) {
 	return p, false
 }
 
-// cutSlash cuts at the first slash that no backslash precedes.
+// cutSlash cuts at the first slash without a backslash before it.
 func cutSlash(text string) []string {
 	for i := range len(text) {
 		if text[i] == '/' && (i == 0 || text[i-1] != '\\') {
@@ -75,7 +75,7 @@ func cutSlash(text string) []string {
 	return []string{strings.ReplaceAll(text, `\/`, "/"), ""}
 }
 
-// placeholderEnds finds for each ${ of a text the brace that closes it.
+// placeholderEnds finds the closing brace of each ${ in a text.
 func placeholderEnds(text string) map[int]int {
 	ends := map[int]int{}
 	var open []int
@@ -91,9 +91,9 @@ func placeholderEnds(text string) map[int]int {
 	return ends
 }
 
-var errGrowth = errors.New("with the values of variables the objects are larger than is allowed")
+var errGrowth = errors.New("after the replacement of variables, the objects exceed the size limit")
 
-// expand returns what a placeholder stands for.
+// expand returns the value of a placeholder.
 func (s *substitution) expand(p placeholder) (string, error) {
 	value, defined := s.variables[p.name]
 	var err error
@@ -114,7 +114,7 @@ func (s *substitution) expand(p placeholder) (string, error) {
 	return value, s.grow(len(value))
 }
 
-// grow counts what is put in. It is asked before a text is put together: a small file of many placeholders must not
+// grow counts inserted text. It is called before a text is built: a small file with many placeholders must not
 // become a large one.
 func (s *substitution) grow(size int) error {
 	if s.left -= int64(size); s.left < 0 {
@@ -152,10 +152,10 @@ func (s *substitution) replace(value string, p placeholder) (string, error) {
 	return value, nil
 }
 
-// cutRunes returns the characters of a text from a position on, as many as length says; "" means all.
+// cutRunes returns the characters of a text from a position, limited to length; "" means all.
 func cutRunes(text, position, length string) string {
 	runes := []rune(text)
-	from, _ := strconv.Atoi(position) // a few digits, see placeholderCut
+	from, _ := strconv.Atoi(position) // only a few digits, see placeholderCut
 	if from < 0 {
 		from = max(len(runes)+from, 0)
 	}

@@ -1,12 +1,12 @@
-// Package render turns a tree of files and settings into a set of Kubernetes objects. It works
-// offline and gives the same result for the same input, on the server and in the CLI alike. Plain
-// manifests it reads itself; Kustomize and Helm are left to a [Builder].
+// Package render turns a tree of files and settings into a set of Kubernetes objects. It works offline and is
+// deterministic, and the server and the CLI use the same code. It parses plain manifests itself; a [Builder]
+// runs Kustomize and Helm.
 //
-// [Key] names everything that a render would read without rendering: equal keys mean equal results, so a
-// commit that touches nothing of a deployment renders nothing. What plain manifests read follows from the
-// request; what the others read is known after a first render, and is kept with it ([Result.Reads]). A
-// render is whole or an error: one bad file refuses all of it, and an empty result is an error unless it
-// is asked for, so that an empty tree deletes nothing.
+// [Key] identifies everything that a render would read, without a render: equal keys mean equal results, so a
+// commit that does not affect a deployment causes no render. For plain manifests, the request determines the
+// read set. For the others, the first render determines it, and it is kept with the result ([Result.Reads]). A
+// render is complete or an error: one invalid file fails all of it, and an empty result is an error unless
+// allowed, so that an empty tree deletes nothing.
 package render
 
 import (
@@ -24,50 +24,50 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/treefs"
 )
 
-// Limits bound what one render may read. Zero fields mean the default.
+// Limits are the limits of one render. Zero fields mean the default.
 type Limits = plain.Limits
 
-// DefaultLimits returns the limits of a render that sets none.
+// DefaultLimits returns the default limits.
 func DefaultLimits() Limits { return plain.DefaultLimits() }
 
-// CheckGlob returns an [*Error] unless a Request may have the glob.
+// CheckGlob returns an [*Error] if the glob is not valid in a Request.
 func CheckGlob(glob string) error { return plain.CheckGlob(glob) }
 
-// Error is a user's mistake in the request or in how the tree looks.
+// Error is a user error in the request or in the structure of the tree.
 type Error = plain.Error
 
-// Request says what to render.
+// Request is the request for a render.
 type Request struct {
-	Kind       fleet.SourceKind // SourceDetected means what Detect says
+	Kind       fleet.SourceKind // SourceDetected means the result of Detect
 	Path       string           // folder in the tree; "" and "." are its root
-	Globs      []string         // for plain manifests: which files below Path; none means fleet.DefaultGlob
-	Namespace  string           // of objects that name none: they count as there when duplicates are looked for; a chart is told it
+	Globs      []string         // for plain manifests: files below Path; none means fleet.DefaultGlob
+	Namespace  string           // namespace of objects that have none, for the detection of duplicates; release namespace of a chart
 	AllowEmpty bool             // accept a result without objects
-	// Variables replace ${name} in the string values of objects, however those came about; one that is
-	// not defined is a user's mistake. Only when there are any is ${…} looked at.
+	// Variables replace ${name} in the string values of objects from any kind of source; an undefined one is a
+	// user error. Without variables, ${…} stays unchanged.
 	Variables map[string]string
 	Limits    Limits
 
 	Owner        string     // see Job
-	Release      string     // the name of a chart's release where Helm says none
+	Release      string     // default release name of a chart
 	Helm         fleet.Helm // for charts
 	Capabilities fleet.Capabilities
 }
 
-// Result is a finished render.
+// Result is a completed render.
 type Result struct {
 	Set   *manifest.Set
 	Kind  fleet.SourceKind // never SourceDetected
-	Key   string           // as Key returns it for Reads; of a volatile one, without capabilities
-	Files int              // that were read, or of which it was looked whether they are there
-	// Reads is what Key needs to be told for this kind of source; none for plain manifests.
+	Key   string           // as Key returns it for Reads; for a volatile chart, without capabilities
+	Files int              // number of files that were read or checked for existence
+	// Reads is an argument of Key for this kind of source; empty for plain manifests.
 	Reads    []string
 	Volatile bool     // see fleet.Rendered
-	Notes    []string // what a user should know of it
+	Notes    []string // information for the user
 }
 
-// IsUserError reports whether err is a mistake in the repository or in the request, which only its
-// author can mend, rather than a fault in reading it, which may pass.
+// IsUserError reports whether err is a mistake in the repository or in the request, which only its author can
+// fix, and not a fault in reading it, which may be transient.
 func IsUserError(err error) bool {
 	var request *Error
 	var file *manifest.Error
@@ -77,12 +77,12 @@ func IsUserError(err error) bool {
 	return errors.As(err, &request) || errors.As(err, &file) || errors.As(err, &duplicate) || errors.As(err, &tree) || errors.As(err, &source)
 }
 
-// Key returns a hash of everything that Render would read, and of the settings. It lists folders and reads
-// no file. It fails as Render would for mistakes that show without reading. reads are those of an earlier
-// render with the same settings; where they are needed and there are none the key is "": nothing is known.
+// Key returns a hash of everything that Render would read, and of the settings. It lists folders and reads no
+// file. It fails like Render for errors that are visible without reading. reads is the read set of an earlier
+// render with the same settings; if it is needed and absent, the key is "".
 //
-// A chart has the capabilities in its key. Who does not want a volatile one rendered again because of them
-// leaves them out, as the Key of its Result does.
+// The key of a chart includes the capabilities. To avoid another render of a volatile chart because of them,
+// omit them, as the Key of its Result does.
 func Key(ctx context.Context, tree filetree.Tree, req Request, reads []string) (string, error) {
 	kind, err := req.kind(ctx, tree)
 	if err != nil {
@@ -98,8 +98,8 @@ func Key(ctx context.Context, tree filetree.Tree, req Request, reads []string) (
 	return keyOf(files, req), nil
 }
 
-// Files names the plain manifests that a request for this folder and these globs would read, without
-// reading any.
+// Files returns the plain manifests that a request with this folder and these globs would read, without reading
+// any.
 func Files(ctx context.Context, tree filetree.Tree, folder string, globs []string, limits Limits) ([]string, error) {
 	files, _, err := plain.Select(ctx, tree, folder, globs, limits)
 	names := make([]string, len(files))
@@ -109,8 +109,8 @@ func Files(ctx context.Context, tree filetree.Tree, folder string, globs []strin
 	return names, err
 }
 
-// Render returns the objects that req asks for. builder may be nil: then only plain manifests can be
-// rendered, and the others are a user's mistake. One that shows in a build is a [Failed].
+// Render returns the objects for req. builder may be nil: then it renders only plain manifests, and other kinds
+// are a user error. A user error of a build is a [Failed].
 func Render(ctx context.Context, tree filetree.Tree, req Request, builder Builder) (*Result, error) {
 	kind, err := req.kind(ctx, tree)
 	if err != nil {
@@ -123,7 +123,7 @@ func Render(ctx context.Context, tree filetree.Tree, req Request, builder Builde
 	return result, nil
 }
 
-// fill renders. Where it fails, Reads is what was read until then.
+// fill renders. After a failure, Reads is the read set up to it.
 func (r *Result) fill(ctx context.Context, tree filetree.Tree, req Request, builder Builder) (err error) {
 	var objects []manifest.Object
 	if r.Kind == fleet.SourcePlain {
@@ -155,8 +155,8 @@ func (r *Result) plain(ctx context.Context, tree filetree.Tree, req Request) ([]
 		return nil, err
 	}
 	if len(roots) > 0 {
-		r.note("these folders hold a kustomization file, which is not used: their other files are read as plain manifests. "+
-			"Deploy such a folder by a deployment of its own to have it built, or leave it out by globs: %s", some(roots))
+		r.note("these folders contain a kustomization file, which is not used: their other files are read as plain manifests. "+
+			"Deploy such a folder with a separate deployment to build it, or exclude it with globs: %s", some(roots))
 	}
 	r.Key, r.Files = keyOf(files, req), len(files)
 	return plain.Parse(ctx, tree, files, req.Limits)
@@ -168,16 +168,16 @@ func emptyError(req Request, kind fleet.SourceKind, files int) error {
 	case kind != fleet.SourcePlain:
 		problem = kindWords[kind] + " gives no object"
 	case files > 0:
-		problem = fmt.Sprintf("%d files match and hold no object", files)
+		problem = fmt.Sprintf("%d files match but contain no object", files)
 	}
 	return &Error{Path: path.Clean("/" + req.Path)[1:], Reason: fleet.ReasonSourceEmpty, Problem: problem +
-		": an empty result is refused, so that nothing is deleted by mistake; allow it with allowEmpty"}
+		": an empty result is refused, so that it deletes nothing by mistake; allow it with allowEmpty"}
 }
 
-// keyVersion changes when the same input is rendered to something else than before.
+// keyVersion must change when equal input renders to another result than before.
 const keyVersion = "plain/2"
 
-// keyOf quotes what it hashes, so that no two inputs look alike.
+// keyOf quotes its input, so that different inputs have different hashes.
 func keyOf(files []plain.File, req Request) string {
 	hash := sha256.New()
 	fmt.Fprintf(hash, "%s %q %t %s %d\n", keyVersion, req.Namespace, req.AllowEmpty, req.Limits.OrDefault().Key(), len(files))

@@ -51,7 +51,7 @@ func TestRender(t *testing.T) {
 		t.Errorf("%d files were read, want 3", result.Files)
 	}
 	if _, ok := result.Set.Get(fleet.ObjectRef{Kind: "ConfigMap", Namespace: "default", Name: "one"}); !ok {
-		t.Error("an object without a namespace is not found in the deployment's")
+		t.Error("an object without a namespace is not found in the namespace of the deployment")
 	}
 	key, err := render.Key(t.Context(), tree, req, nil)
 	if err != nil || key != result.Key {
@@ -83,10 +83,10 @@ func TestKeyChangesWithWhatIsRead(t *testing.T) {
 	}
 	want := keyOf(nil, req)
 	same := map[string]string{
-		"another folder":         keyOf(map[string]string{"apps/b/y.yaml": configMap("z"), "apps/c/new.yaml": "new"}, req),
-		"a file beside the glob": keyOf(map[string]string{"apps/a/note.txt": "2"}, req),
-		"a folder with a slash":  keyOf(nil, render.Request{Path: "/apps/a/", Namespace: "n"}),
-		"how long it may take":   keyOf(nil, render.Request{Path: "apps/a", Namespace: "n", Limits: render.Limits{Time: time.Hour}}),
+		"another folder":          keyOf(map[string]string{"apps/b/y.yaml": configMap("z"), "apps/c/new.yaml": "new"}, req),
+		"a file outside the glob": keyOf(map[string]string{"apps/a/note.txt": "2"}, req),
+		"a folder with a slash":   keyOf(nil, render.Request{Path: "/apps/a/", Namespace: "n"}),
+		"how long it may take":    keyOf(nil, render.Request{Path: "apps/a", Namespace: "n", Limits: render.Limits{Time: time.Hour}}),
 	}
 	for reason, got := range same {
 		if got != want {
@@ -130,12 +130,12 @@ func TestMistakesAreTheUsers(t *testing.T) {
 		{"broken YAML", render.Request{Path: "bad"}, []string{"bad/b.yaml", "not valid YAML"}},
 		{"a duplicate", render.Request{Path: "twice", Namespace: "def"}, []string{"ConfigMap def/x", "twice/a.yaml", "twice/b.yaml"}},
 		{"no file", render.Request{Path: "empty"}, []string{"empty: no file matches", "allowEmpty"}},
-		{"no object", render.Request{Path: "comments"}, []string{"comments: 1 files match and hold no object"}},
+		{"no object", render.Request{Path: "comments"}, []string{"comments: 1 files match but contain no object"}},
 		{"a pointer to Git LFS", render.Request{Path: "lfs"}, []string{"lfs/a.yaml: a pointer to a file in Git LFS", "git lfs migrate export"}},
 		{"no folder", render.Request{Path: "none"}, []string{"none: there is no such folder"}},
 		{"a large file", render.Request{Path: "big", Limits: render.Limits{FileBytes: 500}}, []string{"big/a.yaml: larger than the 500 bytes"}},
 		{"large files", render.Request{Path: "big", Limits: render.Limits{TotalBytes: 1080}}, []string{"big/b.yaml: with it the files are larger"}},
-		{"too little time", render.Request{Path: "big", Limits: render.Limits{Time: 1}}, []string{"longer than 1ns", "--render-timeout"}},
+		{"too little time", render.Request{Path: "big", Limits: render.Limits{Time: 1}}, []string{"longer than the limit of 1ns", "--render-timeout"}},
 		{"a file of many values", render.Request{Path: "wide"}, []string{"wide/b.yaml", "too many values", "split it"}},
 		{"files of many values together", render.Request{Path: "wider"}, []string{"wider/4.json: with it there are more than the 2000000 values", "several deployments"}},
 		{"many objects", render.Request{Path: "big", Limits: render.Limits{Objects: 1}}, []string{"big/b.yaml: with it there are more than the 1 objects"}},
@@ -145,7 +145,7 @@ func TestMistakesAreTheUsers(t *testing.T) {
 			t.Parallel()
 			result, err := render.Render(t.Context(), memtree.New(files), tt.req, nil)
 			if err == nil || !render.IsUserError(err) {
-				t.Fatalf("got %v, %v, want a user's mistake", result, err)
+				t.Fatalf("got %v, %v, want a user error", result, err)
 			}
 			for _, part := range tt.want {
 				if !strings.Contains(err.Error(), part) {
@@ -165,7 +165,7 @@ func TestAnEmptyResultCanBeAllowed(t *testing.T) {
 	}
 }
 
-// slowTree has to fetch what it is asked for.
+// slowTree has to fetch files first.
 type slowTree struct{ filetree.Tree }
 
 func (t slowTree) List(ctx context.Context, path string) ([]filetree.Entry, error) {

@@ -11,11 +11,11 @@ import (
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
 
-// fluxSubstitute is how objects tell Flux to leave their text alone.
+// fluxSubstitute is the annotation that excludes objects from the substitution of Flux.
 const fluxSubstitute = "kustomize.toolkit.fluxcd.io/substitute"
 
-// substitute replaces placeholders in the string values of objects. Keys and the shape of an object
-// stay as they are, whatever the values hold: a string becomes a string.
+// substitute replaces placeholders in the string values of objects. Keys and the structure of an object do not
+// change: a string stays a string.
 func substitute(objects []manifest.Object, variables map[string]string, limit int64) ([]manifest.Object, error) {
 	s := substitution{variables: variables, left: limit}
 	out := make([]manifest.Object, len(objects))
@@ -35,7 +35,7 @@ func substitute(objects []manifest.Object, variables map[string]string, limit in
 	return out, nil
 }
 
-// reread finds out anew what an object is, since a placeholder may have been part of its name.
+// reread identifies an object again, because its name may have contained a placeholder.
 func reread(source string, content any) (manifest.Object, error) {
 	data, err := json.Marshal(content)
 	if err != nil {
@@ -53,7 +53,7 @@ func reread(source string, content any) (manifest.Object, error) {
 
 type substitution struct {
 	variables map[string]string
-	left      int64 // how many bytes may still be put in
+	left      int64 // bytes that may still be inserted
 	depth     int   // of placeholders in placeholders
 }
 
@@ -85,8 +85,8 @@ func (s *substitution) value(v any) (any, error) {
 	}
 }
 
-// text returns a text with its placeholders replaced. What begins with a dollar sign and is no placeholder stays, and of
-// $${name} the text ${name}.
+// text returns a text with its placeholders replaced. A dollar sign without a placeholder stays, and $${name}
+// becomes the text ${name}.
 func (s *substitution) text(text string) (string, error) {
 	if !strings.Contains(text, "${") {
 		return text, nil
@@ -122,7 +122,7 @@ func (s *substitution) text(text string) (string, error) {
 	return out.String(), nil
 }
 
-// writeVariables adds variables to what a key is a hash of.
+// writeVariables adds variables to the input of a key.
 func writeVariables(w io.Writer, variables map[string]string) {
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		fmt.Fprintf(w, "variable %q %q\n", name, variables[name])

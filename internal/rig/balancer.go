@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// Balancer is what stands before several servers: it hands each new connection to the next one that
-// can be reached, and knows nothing of what is said on it. Its methods are safe for concurrent use.
+// Balancer is a TCP load balancer: it forwards each new connection to the next backend that is reachable. Its
+// methods are safe for concurrent use.
 type Balancer struct {
 	listener net.Listener
 	turn     atomic.Uint64
@@ -22,8 +22,8 @@ type Balancer struct {
 	work     sync.WaitGroup
 }
 
-// StartBalancer listens on a free port of 127.0.0.1. Until it has backends it refuses everybody. The
-// caller closes it.
+// StartBalancer listens on a free port of 127.0.0.1. It refuses connections until it has backends. The caller
+// closes it.
 func StartBalancer() (*Balancer, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -34,17 +34,17 @@ func StartBalancer() (*Balancer, error) {
 	return b, nil
 }
 
-// Address is the host:port that clients connect to.
+// Address returns the host:port for clients.
 func (b *Balancer) Address() string { return b.listener.Addr().String() }
 
-// SetBackends says where new connections go, as host:port.
+// SetBackends sets the backends for new connections, as host:port.
 func (b *Balancer) SetBackends(addresses ...string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.backends = addresses
 }
 
-// Close ends all connections and waits until nothing is left of them.
+// Close closes all connections and waits for their goroutines.
 func (b *Balancer) Close() error {
 	err := b.listener.Close()
 	b.mu.Lock()
@@ -81,14 +81,14 @@ func (b *Balancer) serve(client net.Conn) {
 	go func() {
 		defer close(done)
 		_, _ = io.Copy(server, client)
-		_ = server.(*net.TCPConn).CloseWrite() // the other direction may go on
+		_ = server.(*net.TCPConn).CloseWrite() // the other direction may continue
 	}()
 	_, _ = io.Copy(client, server)
-	_ = client.Close() // a server that is gone ends both directions
+	_ = client.Close() // the end of a server ends both directions
 	<-done
 }
 
-// dial reaches the backend whose turn it is, or else one that answers; nil when none does.
+// dial connects to the next backend, or to another that is reachable; nil if there is none.
 func (b *Balancer) dial() net.Conn {
 	b.mu.Lock()
 	backends := b.backends
@@ -103,7 +103,7 @@ func (b *Balancer) dial() net.Conn {
 	return nil
 }
 
-// keep notes a connection for Close, or closes it when that was called already.
+// keep records a connection for Close, or closes it after Close.
 func (b *Balancer) keep(conn net.Conn) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

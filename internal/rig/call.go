@@ -9,10 +9,10 @@ import (
 	"net/http"
 )
 
-// TenantPath is where the default tenant's resources are, below /api/v1.
+// TenantPath is the path of the resources of the default tenant, below /api/v1.
 const TenantPath = "/tenants/default"
 
-// StatusError is an answer that is not a success.
+// StatusError is a response without success.
 type StatusError struct {
 	Code    int
 	Request string
@@ -21,29 +21,29 @@ type StatusError struct {
 
 func (e *StatusError) Error() string { return fmt.Sprintf("%s: %d: %s", e.Request, e.Code, e.Body) }
 
-// Answer is what a server said, whatever it was.
+// Answer is a response of a server.
 type Answer struct {
 	Code   int
 	Header http.Header
 	Body   []byte
 }
 
-// As is the same server for a caller with another token; "" is for one that has none.
+// As returns the same server for a caller with another token; "" means none.
 func (s *Server) As(token string) *Server {
 	other := *s
 	other.Token = token
 	return &other
 }
 
-// At is the same server as it is reached at another address.
+// At returns the same server at another address.
 func (s *Server) At(url string) *Server {
 	other := *s
 	other.URL = url
 	return &other
 }
 
-// Ask sends a request to /api/v1 + path and returns the answer, whatever it says. in is the body: nil
-// for none, raw bytes as they are, anything else as JSON.
+// Ask sends a request to /api/v1 + path and returns any response. in is the body: nil for none, raw bytes, or a
+// value that is encoded as JSON.
 func (s *Server) Ask(ctx context.Context, method, path string, header http.Header, in any) (Answer, error) {
 	var content io.Reader
 	switch body := in.(type) {
@@ -80,8 +80,8 @@ func (s *Server) Ask(ctx context.Context, method, path string, header http.Heade
 	return Answer{Code: res.StatusCode, Header: res.Header, Body: answer}, nil
 }
 
-// Call is Ask for requests that are to succeed: it decodes the answer into out unless that is nil, and
-// any other answer is a StatusError.
+// Call is Ask for requests that must succeed: it decodes the response into out unless out is nil. Any other
+// response is a StatusError.
 func (s *Server) Call(ctx context.Context, method, path string, in, out any) error {
 	answer, err := s.Ask(ctx, method, path, nil, in)
 	if err != nil {

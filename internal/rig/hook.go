@@ -11,8 +11,7 @@ import (
 	"net/http"
 )
 
-// SendHook sends the signed webhook that a Git host sends when a ref has moved, and returns the status
-// of the answer.
+// SendHook sends the signed webhook of a Git host about a moved ref, and returns the HTTP status.
 func SendHook(ctx context.Context, client *http.Client, url, secret, ref string) (int, error) {
 	body, err := json.Marshal(map[string]string{"ref": ref})
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// stopGrace is how long a program may take to stop in order.
+// stopGrace is how long a graceful stop may take.
 const stopGrace = 20 * time.Second
 
 // Process is a running program with its log. Its methods are safe for concurrent use.
@@ -26,9 +26,8 @@ type Process struct {
 	tee io.Writer
 }
 
-// Start starts cmd in a process group of its own, so that Ctrl-C at a terminal reaches only the
-// program that started it, and so that it dies with that program whatever happens. Its standard
-// error is kept, and copied to tee unless that is nil.
+// Start starts cmd in its own process group, so that Ctrl-C in a terminal reaches only the parent, and so that
+// it always dies with the parent. Its standard error is kept, and copied to tee unless tee is nil.
 func Start(name string, cmd *exec.Cmd, tee io.Writer) (*Process, error) {
 	p := &Process{name: name, cmd: cmd, done: make(chan struct{}), tee: tee}
 	cmd.Stderr = logWriter{p}
@@ -43,16 +42,16 @@ func Start(name string, cmd *exec.Cmd, tee io.Writer) (*Process, error) {
 	return p, nil
 }
 
-// Name is what the process was called at its start.
+// Name returns the name of the process.
 func (p *Process) Name() string { return p.name }
 
-// PID of the process.
+// PID returns the ID of the process.
 func (p *Process) PID() int { return p.cmd.Process.Pid }
 
 // Done is closed when the process has ended.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err says how the process ended; nil means with code 0. It waits for the end.
+// Err waits for the end of the process and returns its error; nil means exit code 0.
 func (p *Process) Err() error {
 	<-p.done
 	return p.err
@@ -64,7 +63,7 @@ func (p *Process) ExitCode() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// Stop asks the process to stop and, when it does not, kills it and says so.
+// Stop stops the process. If it does not stop in time, Stop kills it and returns an error.
 func (p *Process) Stop() error {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
@@ -76,7 +75,7 @@ func (p *Process) Stop() error {
 	}
 }
 
-// Kill is kill −9, and waits for the end.
+// Kill kills the process and waits for its end.
 func (p *Process) Kill() {
 	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL)
 	<-p.done
@@ -85,14 +84,14 @@ func (p *Process) Kill() {
 // Signal sends a signal to the process.
 func (p *Process) Signal(s syscall.Signal) { _ = p.cmd.Process.Signal(s) }
 
-// Log is what the process has written to its standard error.
+// Log returns the standard error of the process so far.
 func (p *Process) Log() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.log.String()
 }
 
-// Ended describes the end of a process that should have gone on.
+// Ended describes the unexpected end of a process.
 func (p *Process) Ended() error {
 	err := p.Err()
 	if err == nil {

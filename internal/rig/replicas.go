@@ -10,26 +10,25 @@ import (
 	"sync"
 )
 
-// ReplicasConfig says how to start several servers that share a database.
+// ReplicasConfig configures several servers that share a database.
 type ReplicasConfig struct {
 	Binary   string
 	Database string // postgres:// URL of a migrated database, without a password
-	KeyFile  string // of all of them; see NewKeyFile
+	KeyFile  string // shared by all; see NewKeyFile
 	DataDirs []string
 	Args     []string
 }
 
-// Replicas are servers on one database, behind a load balancer. Its methods are not safe for
-// concurrent use.
+// Replicas are servers on one database with a load balancer. Its methods are not safe for concurrent use.
 type Replicas struct {
 	*Balancer
-	Servers []*Server // each with its own address as URL; the balancer's is that of all
-	Token   string    // of the fleet admin
+	Servers []*Server // each with its own address as URL; the balancer has the shared one
+	Token   string    // token of the fleet admin
 	cfg     ReplicasConfig
 }
 
-// StartReplicas starts one server for each data directory, all at once, and returns when all are
-// ready. Users and agents reach them by the address of the balancer. The caller stops it.
+// StartReplicas starts one server for each data directory, concurrently, and returns when all are ready. Users
+// and agents use the address of the balancer. The caller stops it.
 func StartReplicas(ctx context.Context, cfg ReplicasConfig) (*Replicas, error) {
 	balancer, err := StartBalancer()
 	if err != nil {
@@ -54,7 +53,7 @@ func StartReplicas(ctx context.Context, cfg ReplicasConfig) (*Replicas, error) {
 	for _, s := range r.Servers {
 		addresses = append(addresses, hostPort(s))
 		if s.Token != "" {
-			r.Token = s.Token // only one of them has made the first token
+			r.Token = s.Token // only one of them created the first token
 		}
 	}
 	for _, s := range r.Servers {
@@ -64,7 +63,7 @@ func StartReplicas(ctx context.Context, cfg ReplicasConfig) (*Replicas, error) {
 	return r, nil
 }
 
-// start returns a server with its own address, not the one that it tells users.
+// start returns a server with its own address, not the external URL.
 func (r *Replicas) start(ctx context.Context, i int, listen string) (*Server, error) {
 	s, err := StartServer(ctx, ServerConfig{
 		Binary: r.cfg.Binary, Listen: listen, DataDir: r.cfg.DataDirs[i],
@@ -79,8 +78,8 @@ func (r *Replicas) start(ctx context.Context, i int, listen string) (*Server, er
 	return s, nil
 }
 
-// freePort is an address that nobody listens on just now. A server that is told an external URL says
-// that and not its port, so it cannot choose one itself.
+// freePort returns an unused address. A server with an external URL prints that and not its port, so it cannot
+// choose a port itself.
 func freePort() (string, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -91,7 +90,7 @@ func freePort() (string, error) {
 
 func hostPort(s *Server) string { return strings.TrimPrefix(s.URL, "http://") }
 
-// Restart starts a replica that has ended, where it was.
+// Restart starts a replica that has ended, at the same address.
 func (r *Replicas) Restart(ctx context.Context, i int) error {
 	s, err := r.start(ctx, i, hostPort(r.Servers[i]))
 	if err != nil {
@@ -102,7 +101,7 @@ func (r *Replicas) Restart(ctx context.Context, i int) error {
 	return nil
 }
 
-// Stop ends all servers and the balancer.
+// Stop stops all servers and the balancer.
 func (r *Replicas) Stop() error {
 	errs := []error{r.Close()}
 	for _, s := range r.Servers {
@@ -113,12 +112,12 @@ func (r *Replicas) Stop() error {
 	return errors.Join(errs...)
 }
 
-// NewKeyFile makes the keys of servers that share a database.
+// NewKeyFile creates the keys of servers that share a database.
 func NewKeyFile(ctx context.Context, binary, path string) error {
 	return Admin(ctx, binary, "new-key", "--key-file", path)
 }
 
-// Admin runs a command of kedge-server other than to serve.
+// Admin runs an administrative command of kedge-server.
 func Admin(ctx context.Context, binary string, args ...string) error {
 	out, err := exec.CommandContext(ctx, binary, args...).CombinedOutput()
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// ServerConfig says how to start kedge-server.
+// ServerConfig configures kedge-server.
 type ServerConfig struct {
 	Binary  string
 	Listen  string // such as 127.0.0.1:0
@@ -29,21 +29,21 @@ type ServerConfig struct {
 type Server struct {
 	*Process
 	URL    string
-	Health string       // where /metrics and the detailed /readyz are
-	Token  string       // "" unless this was the first start on its data
-	CAFile string       // certificate of its own CA; "" in plain text
+	Health string       // address of /metrics and the detailed /readyz
+	Token  string       // "" unless this was the first start with its data
+	CAFile string       // certificate of its own CA; "" without TLS
 	HTTP   *http.Client // trusts that CA
 }
 
-// AgentImage is what manifests of servers here name. Nobody can publish it, and nothing here pulls it:
-// a process stands in for the pod.
+// AgentImage is the image in the manifests of servers. It cannot be published and is never pulled: a local
+// process replaces the pod.
 const AgentImage = "localhost/kedge-agent:local"
 
 // StartServer starts kedge-server and returns when it is ready.
 func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
-	// Git servers of tests and the demo are on this machine, whatever the number of tenants.
+	// Git servers of tests and the demo are on this machine, with any number of tenants.
 	args := append([]string{"--git-allow-private", "--git-allow-cidr", "127.0.0.0/8", "--listen", cfg.Listen, "--metrics-listen", "127.0.0.1:0", "--data-dir", cfg.DataDir, "--agent-image", AgentImage}, cfg.Args...)
-	// ctx bounds the start only.
+	// ctx limits only the start.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), cfg.Binary, args...)
 	if cfg.Wrap != nil {
 		cmd = cfg.Wrap(cmd)
@@ -70,7 +70,7 @@ func StartServer(ctx context.Context, cfg ServerConfig) (*Server, error) {
 	return s, nil
 }
 
-// trusting makes a client that also trusts a private CA.
+// trusting returns a client that also trusts a private CA.
 func trusting(caFile string) (*http.Client, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	if caFile != "" {
@@ -85,7 +85,7 @@ func trusting(caFile string) (*http.Client, error) {
 	return &http.Client{Transport: transport}, nil
 }
 
-// awaitReady reads the lines that a person reads on start.
+// awaitReady reads the output of the start.
 func (s *Server) awaitReady(ctx context.Context, out io.Reader) error {
 	ready := make(chan error, 1)
 	go func() {
@@ -105,7 +105,7 @@ func (s *Server) awaitReady(ctx context.Context, out io.Reader) error {
 	}
 }
 
-// heard takes one line and reports whether it was the last one of a start.
+// heard parses one line and reports whether it was the last one of a start.
 func (s *Server) heard(line string) bool {
 	if strings.Contains(line, "kedge-server is ready") {
 		return true

@@ -18,7 +18,7 @@ type Request struct {
 	Stage                string
 }
 
-// Write says whether the request was meant to change something.
+// Write reports whether the request was meant to change something.
 func (r Request) Write() bool {
 	switch r.Verb {
 	case "create", "update", "patch", "delete", "deletecollection":
@@ -27,9 +27,9 @@ func (r Request) Write() bool {
 	return false
 }
 
-// Requests returns, in order, what clients other than the control plane itself have asked of the
-// cluster since it started. Long-running requests appear when they start and when they end. To
-// look at a span of time, drop as many from the front as there were at its beginning.
+// Requests returns, in order, the requests of clients other than the control plane since the start of the
+// cluster. Long-running requests appear when they start and when they end. For a span of time, skip the
+// requests that existed at its start.
 func (c *Cluster) Requests(tb testing.TB) []Request {
 	tb.Helper()
 	file, err := os.Open(c.AuditLog())
@@ -41,7 +41,7 @@ func (c *Cluster) Requests(tb testing.TB) []Request {
 	lines := bufio.NewScanner(file)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
-		// The last line may be half written.
+		// The last line may be incomplete.
 		if r, ok := parseRequest(lines.Bytes()); ok {
 			requests = append(requests, r)
 		}

@@ -24,8 +24,7 @@ type Cluster struct {
 	config *rest.Config
 }
 
-// shared is the one cluster of this test binary. A package variable is what a test binary has for
-// things that several test functions share.
+// shared is the cluster that all tests of this binary share.
 var shared sharedCluster
 
 type sharedCluster struct {
@@ -40,7 +39,7 @@ func (s *sharedCluster) start() (*Cluster, error) {
 }
 
 func (s *sharedCluster) stop() error {
-	// A cluster that was not started by now is not wanted any more.
+	// A cluster that was not started by now is not needed.
 	s.once.Do(func() { s.err = os.ErrClosed })
 	if s.cluster == nil {
 		return nil
@@ -48,8 +47,8 @@ func (s *sharedCluster) stop() error {
 	return s.cluster.Stop()
 }
 
-// SharedCluster returns the cluster that all tests of this binary share, and starts it for the
-// first. It skips the test with -short.
+// SharedCluster returns the cluster that all tests of this binary share, and starts it on the first call. It
+// skips the test with -short.
 func SharedCluster(tb testing.TB) *Cluster {
 	tb.Helper()
 	skipShort(tb)
@@ -60,8 +59,7 @@ func SharedCluster(tb testing.TB) *Cluster {
 	return c
 }
 
-// StartCluster starts a cluster for this test alone and stops it at the test's end. It skips the
-// test with -short.
+// StartCluster starts a cluster for this test only and stops it at its end. It skips the test with -short.
 func StartCluster(tb testing.TB) *Cluster {
 	tb.Helper()
 	skipShort(tb)
@@ -80,12 +78,12 @@ func StartCluster(tb testing.TB) *Cluster {
 func skipShort(tb testing.TB) {
 	tb.Helper()
 	if testing.Short() {
-		tb.Skip("needs a control plane, which -short leaves out")
+		tb.Skip("needs programs that -short excludes")
 	}
 }
 
 func startCluster(ctx context.Context, name string) (*Cluster, error) {
-	binDir, err := kubeBinDir(ctx)
+	binDir, err := controlPlane.dir(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -101,11 +99,11 @@ func startCluster(ctx context.Context, name string) (*Cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("loading the kubeconfig of cluster %q: %w", name, err)
 	}
-	config.QPS = -1 // no limit of our own: tests are in a hurry
+	config.QPS = -1 // no client-side rate limit in tests
 	return &Cluster{Cluster: local, binDir: binDir, config: config}, nil
 }
 
-// nameOf makes a name for Kubernetes out of the name of a test.
+// nameOf converts the name of a test to a Kubernetes name.
 func nameOf(test string) string {
 	name := strings.Map(func(r rune) rune {
 		switch {
@@ -116,14 +114,14 @@ func nameOf(test string) string {
 		}
 		return '-'
 	}, strings.TrimPrefix(test, "Test"))
-	const keep = 40 // leaves room for a suffix
+	const keep = 40 // leaves space for a suffix
 	return cmp.Or(strings.Trim(name[:min(len(name), keep)], "-"), "test")
 }
 
-// RESTConfig returns a fresh configuration for a client with all rights.
+// RESTConfig returns a new configuration for a client with all permissions.
 func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.config) }
 
-// Dynamic returns a client with all rights.
+// Dynamic returns a client with all permissions.
 func (c *Cluster) Dynamic(tb testing.TB) dynamic.Interface {
 	tb.Helper()
 	client, err := dynamic.NewForConfig(c.config)
@@ -133,7 +131,7 @@ func (c *Cluster) Dynamic(tb testing.TB) dynamic.Interface {
 	return client
 }
 
-// cleanupContext bounds the work of a Cleanup function, where tb.Context has ended.
+// cleanupContext returns a context for Cleanup functions, where tb.Context has ended.
 func cleanupContext() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), time.Minute)
 }

@@ -48,7 +48,7 @@ func TestNeverReadyPodsStayPending(t *testing.T) {
 	c := testkit.SharedCluster(t)
 	ns := c.Namespace(t)
 	c.Apply(t, fmt.Sprintf(deployment, ns, `simulate.kedge.dev/never-ready: ""`))
-	// Scheduled, so that kwok has had its chance with them.
+	// Scheduled, so that kwok has seen them.
 	c.Kubectl(t, "-n", ns, "wait", "pod", "-l", "app=web", "--for=condition=PodScheduled", "--timeout=60s")
 	if phases := c.Kubectl(t, "-n", ns, "get", "pods", "-o", "jsonpath={.items[*].status.phase}"); strings.Contains(phases, "Running") {
 		t.Errorf("phases are %q, want none that is Running", phases)
@@ -62,7 +62,7 @@ func TestDeletionIsCarriedOut(t *testing.T) {
 	c.Apply(t, fmt.Sprintf(deployment, ns, ""))
 	c.Kubectl(t, "-n", ns, "wait", "deploy/web", "--for=condition=Available", "--timeout=60s")
 
-	t.Log("the garbage collector removes what a deleted object owned")
+	t.Log("the garbage collector removes dependents of a deleted object")
 	c.Kubectl(t, "-n", ns, "delete", "deploy", "web")
 	testkit.Eventually(t, limit, func(context.Context) error {
 		if left := c.Kubectl(t, "-n", ns, "get", "replicasets,pods", "-o", "name"); left != "" {

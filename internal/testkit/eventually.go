@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Eventually calls check until it returns nil and fails the test with its last error when that
-// takes longer than limit. It is for what a test can see from outside only, through a program or
-// an API without a watch; inside a process wait for a channel, a watch or synctest.
+// Eventually calls check until it returns nil, and fails the test with its last error after limit. Use it for
+// effects that are only visible from outside, through a program or an API without a watch; inside a process,
+// wait for a channel, a watch, or synctest.
 func Eventually(tb testing.TB, limit time.Duration, check func(ctx context.Context) error) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tb.Context(), limit)
@@ -21,12 +21,12 @@ func Eventually(tb testing.TB, limit time.Duration, check func(ctx context.Conte
 		if err == nil {
 			return
 		}
-		if last == nil || ctx.Err() == nil { // what ctx cuts short says only that
+		if last == nil || ctx.Err() == nil { // the error of a canceled check has no information
 			last = err
 		}
 		select {
 		case <-ctx.Done():
-			tb.Fatalf("still not so after %v: %v", limit, last)
+			tb.Fatalf("condition not met after %v: %v", limit, last)
 		case <-tick.C:
 		}
 	}

@@ -11,8 +11,8 @@ import (
 
 var update = flag.Bool("update", false, "write golden files instead of comparing with them")
 
-// Golden compares got with the file testdata/name of the package under test. With -update it
-// writes the file instead; the change is then for a person to judge.
+// Golden compares got with the file testdata/name of the package under test. With -update it writes the file
+// instead; review the change.
 func Golden(tb testing.TB, name, got string) {
 	tb.Helper()
 	path := filepath.Join("testdata", filepath.FromSlash(name))
@@ -22,7 +22,7 @@ func Golden(tb testing.TB, name, got string) {
 	}
 	want, err := os.ReadFile(path)
 	if err != nil {
-		tb.Fatalf("reading a golden file (run the test with -update to make it): %v", err)
+		tb.Fatalf("reading a golden file (run the test with -update to create it): %v", err)
 	}
 	if diff := cmp.Diff(string(want), got); diff != "" {
 		tb.Errorf("%s differs (-want +got; run the test with -update if it should):\n%s", path, diff)

@@ -13,8 +13,8 @@ func TestGolden(t *testing.T) {
 		name, file, got, want, reason string
 	}{
 		{"equal", "hello.golden", "hello\n", "", "equal content passes"},
-		{"different", "hello.golden", "goodbye\n", "differs", "other content fails and says how"},
-		{"missing", "none.golden", "hello\n", "-update", "a missing file says how to make it"},
+		{"different", "hello.golden", "goodbye\n", "differs", "other content fails with the difference"},
+		{"missing", "none.golden", "hello\n", "-update", "the error about a missing file explains how to create it"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

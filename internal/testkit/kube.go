@@ -21,8 +21,8 @@ var (
 	serviceAccounts = schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}
 )
 
-// Namespace makes a namespace for this test and returns its name, which no other test has. It is
-// deleted at the test's end, without waiting for it to go.
+// Namespace creates a namespace for this test and returns its unique name. It is deleted at the end of the
+// test, without waiting for the deletion.
 func (c *Cluster) Namespace(tb testing.TB) string {
 	tb.Helper()
 	client := c.Dynamic(tb).Resource(namespaces)
@@ -45,7 +45,7 @@ func (c *Cluster) Namespace(tb testing.TB) string {
 	return made.GetName()
 }
 
-// Kubectl runs kubectl with all rights and returns what it printed. A failure ends the test.
+// Kubectl runs kubectl with all permissions and returns its output. A failure ends the test.
 func (c *Cluster) Kubectl(tb testing.TB, args ...string) string {
 	tb.Helper()
 	out, err := c.kubectl(tb.Context(), "", args...)
@@ -61,7 +61,7 @@ func (c *Cluster) TryKubectl(tb testing.TB, args ...string) (string, error) {
 	return c.kubectl(tb.Context(), "", args...)
 }
 
-// Apply applies manifests as kubectl apply does. A failure ends the test.
+// Apply applies manifests with kubectl apply. A failure ends the test.
 func (c *Cluster) Apply(tb testing.TB, manifests string) {
 	tb.Helper()
 	if out, err := c.kubectl(tb.Context(), manifests, "apply", "-f", "-"); err != nil {
@@ -69,7 +69,7 @@ func (c *Cluster) Apply(tb testing.TB, manifests string) {
 	}
 }
 
-// kubectl returns standard output, followed by standard error when it failed.
+// kubectl returns the standard output, followed by the standard error if it failed.
 func (c *Cluster) kubectl(ctx context.Context, stdin string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(c.binDir, "kubectl"), args...)
 	cmd.Env = append(os.Environ(),
@@ -84,8 +84,8 @@ func (c *Cluster) kubectl(ctx context.Context, stdin string, args ...string) (st
 	return stdout.String(), nil
 }
 
-// ServiceAccountConfig returns a configuration for a client that is that ServiceAccount, by a
-// token of an hour from the API server.
+// ServiceAccountConfig returns a configuration for a client with the identity of a ServiceAccount, with a token
+// of one hour.
 func (c *Cluster) ServiceAccountConfig(tb testing.TB, namespace, name string) *rest.Config {
 	tb.Helper()
 	request := &unstructured.Unstructured{Object: map[string]any{

@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// Main runs the tests of a package and stops what they share. A package calls it from TestMain:
+// Main runs the tests of a package and stops shared resources. A package calls it from TestMain:
 //
 //	func TestMain(m *testing.M) { testkit.Main(m) }
 //
-// stops are stopped as well.
+// It also calls stops.
 //
-// A package that forgets leaves nothing behind either: the cluster ends with the process.
+// Without this call nothing is left behind either: the cluster ends with the process.
 func Main(m *testing.M, stops ...interface{ Stop() error }) {
 	code := m.Run()
 	err := shared.stop()

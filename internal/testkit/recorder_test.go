@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// recorder stands in for a test that is meant to fail.
+// recorder replaces a test that must fail.
 type recorder struct {
 	testing.TB
 	message string

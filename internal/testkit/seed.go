@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-var seedFlag = flag.Uint64("seed", 0, "seed of the tests that draw random steps, to play one again; 0 draws a new one")
+var seedFlag = flag.Uint64("seed", 0, "seed of random tests, to repeat a run; 0 means a new one")
 
-// Seed returns the seed of a random test: that of -seed, or a new one. A test that fails says how to play it again.
+// Seed returns the seed of a random test: that of -seed, or a new one. A failed test prints how to repeat it.
 func Seed(tb testing.TB) uint64 {
 	tb.Helper()
 	seed := *seedFlag
@@ -18,14 +18,14 @@ func Seed(tb testing.TB) uint64 {
 	}
 	tb.Cleanup(func() {
 		if tb.Failed() {
-			tb.Logf("play it again with: go test -run '%s' -seed=%d", tb.Name(), seed)
+			tb.Logf("repeat it with: go test -run '%s' -seed=%d", tb.Name(), seed)
 		}
 	})
 	return seed
 }
 
-// Seeds runs a test with each of the fixed seeds, which guard against what was found once, and with a new one. With
-// -seed it runs with that one alone, fixed or not.
+// Seeds runs a test with each of the fixed seeds, which have found a bug once, and with a new one. With -seed
+// it runs only with that one.
 func Seeds(t *testing.T, fixed []uint64, test func(t *testing.T, seed uint64)) {
 	t.Helper()
 	if *seedFlag == 0 {

@@ -8,7 +8,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// The flag belongs to the whole process, so this test runs alone.
+// The flag belongs to the whole process, so this test does not run in parallel.
 func TestSeedsAreFixedAndNewOrTheOneThatIsAskedFor(t *testing.T) {
 	seeds := func() []uint64 {
 		var out []uint64

@@ -1,4 +1,4 @@
-// Package version says which build of Kedge is running.
+// Package version has the version of this build.
 package version
 
 import (
@@ -8,7 +8,7 @@ import (
 // release is set by the linker: -ldflags "-X github.com/kedge-dev/kedge/internal/version.release=v1.2.3".
 var release = "dev"
 
-// String is the release, or "dev+<revision>" for a build from a work tree.
+// String returns the release, or "dev+<revision>" for a build from a work tree.
 func String() string {
 	if release != "dev" {
 		return release

@@ -11,13 +11,13 @@ func TestFromSettings(t *testing.T) {
 		name, reason, want string
 		settings           []debug.BuildSetting
 	}{
-		{name: "no revision", reason: "go run and tests carry none", want: "dev"},
+		{name: "no revision", reason: "go run and tests have none", want: "dev"},
 		{
 			name: "clean", reason: "a build from a commit names it", want: "dev+0123456789ab",
 			settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.modified", Value: "false"}},
 		},
 		{
-			name: "dirty", reason: "uncommitted changes must show", want: "dev+0123-dirty",
+			name: "dirty", reason: "uncommitted changes must be visible", want: "dev+0123-dirty",
 			settings: []debug.BuildSetting{{Key: "vcs.revision", Value: "0123"}, {Key: "vcs.modified", Value: "true"}},
 		},
 	}

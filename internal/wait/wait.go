@@ -1,7 +1,7 @@
-// Package wait has what a loop needs between two attempts: an exponential backoff, a pause that ends with a context, and
-// a signal that wakes the loop.
+// Package wait provides tools for loops that retry: an exponential backoff, a pause that ends with a context,
+// and a signal that wakes the loop.
 //
-// It starts no goroutine and knows nothing of what is retried: callers choose the delays.
+// It starts no goroutine. Callers choose the delays.
 package wait
 
 import (
@@ -15,12 +15,14 @@ type Backoff struct{ attempts int }
 
 // Next counts an attempt and returns the delay after it: first, doubled with each further attempt, at most limit.
 func (b *Backoff) Next(first, limit time.Duration) time.Duration {
-	delay := limit
-	if n := b.attempts; first <= limit>>n { // or else the shift may overflow
-		delay = first << n
-	}
+	delay := Delay(first, limit, b.attempts)
 	b.attempts++
 	return delay
+}
+
+// NextJittered is Next, shortened at random by up to a fifth.
+func (b *Backoff) NextJittered(first, limit time.Duration) time.Duration {
+	return Jitter(b.Next(first, limit), 0.2)
 }
 
 // Skip counts attempts that were not made, so that Next returns at least the delay after n attempts.
@@ -31,6 +33,14 @@ func (b *Backoff) Attempts() int { return b.attempts }
 
 // Reset starts again with the first delay.
 func (b *Backoff) Reset() { b.attempts = 0 }
+
+// Delay returns first, doubled attempt times, at most limit.
+func Delay(first, limit time.Duration, attempt int) time.Duration {
+	if first <= limit>>attempt { // or else the shift may overflow
+		return first << attempt
+	}
+	return limit
+}
 
 // Jitter shortens d at random by up to fraction of it, so that clients which failed together do not retry together.
 // With fraction 1 the result is anything between 0 and d.
@@ -54,11 +64,29 @@ func For(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Signal sends to ch without blocking. The capacity of ch is 1, so that several signals before the next receive count as
-// one.
-func Signal(ch chan<- struct{}) {
+// ForOr is For that also ends when again is closed or received from. A nil again never is.
+func ForOr(ctx context.Context, again <-chan struct{}, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
 	select {
-	case ch <- struct{}{}:
+	case <-ctx.Done():
+	case <-again:
+	case <-timer.C:
+	}
+}
+
+// Signal wakes one goroutine that receives from it. It carries no data: the goroutine finds its work in a state that it
+// shares with the sender. Make it with NewSignal.
+type Signal chan struct{}
+
+// NewSignal returns a signal that is not set.
+func NewSignal() Signal { return make(Signal, 1) }
+
+// Set wakes the receiver now, or when it receives next. It never blocks. Several calls before the receiver receives count
+// as one. Set is safe for concurrent use.
+func (s Signal) Set() {
+	select {
+	case s <- struct{}{}:
 	default:
 	}
 }

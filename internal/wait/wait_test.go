@@ -12,9 +12,8 @@ import (
 func TestBackoffDoublesUpToItsLimit(t *testing.T) {
 	t.Parallel()
 	var b wait.Backoff
-	for _, seconds := range []int64{1, 2, 4, 8, 10, 10} {
-		want := time.Duration(seconds) * time.Second
-		if got := b.Next(time.Second, 10*time.Second); got != want {
+	for _, seconds := range []int{1, 2, 4, 8, 10, 10} {
+		if got, want := b.Next(time.Second, 10*time.Second), time.Duration(seconds)*time.Second; got != want {
 			t.Errorf("attempt %d: delay %v, want %v", b.Attempts(), got, want)
 		}
 	}
@@ -64,12 +63,13 @@ func TestForEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestSignalDoesNotBlock(t *testing.T) {
+func TestSignalsAreCoalesced(t *testing.T) {
 	t.Parallel()
-	ch := make(chan struct{}, 1)
-	wait.Signal(ch)
-	wait.Signal(ch)
-	if len(ch) != 1 {
-		t.Errorf("%d signals wait, want one", len(ch))
+	s := wait.NewSignal()
+	for range 3 {
+		s.Set()
+	}
+	if len(s) != 1 {
+		t.Errorf("%d signals wait, want one", len(s))
 	}
 }

@@ -14,6 +14,8 @@ type Desired struct {
 	// Bundle is the compressed bundle. It is empty when the agent has to fetch it, and for a tombstone or a detached
 	// target.
 	Bundle []byte
+	// Source is set instead of Bundle for an agent that has Argo CD apply the objects.
+	Source *fleet.EngineSource
 }
 
 // StateOf returns the state of a target after an agent has received d. A detached target needs no bundle, even if d has a
@@ -29,18 +31,18 @@ func StateOf(target fleet.TargetID, d fleet.Desired) TargetState {
 // Proto returns the message for d. For a detached target it has neither a bundle nor a digest.
 func (d Desired) Proto() *agentv1.Desired {
 	if d.State.Detached {
-		d.State.Digest, d.Bundle = "", nil
+		d.State.Digest, d.Bundle, d.Source = "", nil, nil
 	}
 	return &agentv1.Desired{
 		Target: string(d.Target), Tenant: d.Tenant, Deployment: d.Deployment,
 		Epoch: d.State.Epoch, Generation: d.State.Generation, Digest: d.State.Digest, Bundle: d.Bundle,
 		Commit: d.State.Commit, Tombstone: d.State.Tombstone, Detached: d.State.Detached,
-		Policy: policyProto(d.State), HandOvers: handOversProto(d.State.HandOvers),
+		Policy: policyProto(d.State), HandOvers: handOversProto(d.State.HandOvers), Source: sourceProto(d.Source),
 	}
 }
 
-// ParseDesired converts and validates a desired state. It must be exactly one of a bundle, a tombstone and detached: a
-// missing field must never delete objects.
+// ParseDesired converts and validates a desired state. It must be exactly one of a bundle, a source, a tombstone and
+// detached: a missing field must never delete objects.
 func ParseDesired(m *agentv1.Desired) (Desired, error) {
 	d := Desired{
 		Target: fleet.TargetID(m.GetTarget()), Tenant: m.GetTenant(), Deployment: m.GetDeployment(), Bundle: m.GetBundle(),
@@ -66,6 +68,10 @@ func ParseDesired(m *agentv1.Desired) (Desired, error) {
 			return Desired{}, err
 		}
 	}
+	var err error
+	if d.Source, err = parseSource(m.GetSource()); err != nil {
+		return Desired{}, err
+	}
 	if err := checkHandOvers(d.State.HandOvers); err != nil {
 		return Desired{}, err
 	}
@@ -85,6 +91,12 @@ func checkMeaning(d Desired) error {
 		return frameError("target %s is a tombstone with a bundle", d.Target)
 	case d.State.Detached && bundle:
 		return frameError("target %s is detached with a bundle", d.Target)
+	case d.Source != nil && (d.State.Tombstone || d.State.Detached):
+		return frameError("target %s has a source and is a tombstone or detached", d.Target)
+	case d.Source != nil && len(d.Bundle) != 0:
+		return frameError("target %s has a source and a bundle", d.Target)
+	case d.Source != nil && d.State.Commit == "":
+		return frameError("target %s has a source without a commit", d.Target)
 	case !d.State.Tombstone && !d.State.Detached && d.State.Digest == "":
 		return frameError("target %s has neither a digest nor a tombstone, and is not detached", d.Target)
 	case len(d.Bundle) > MaxFrame:

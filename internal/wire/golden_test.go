@@ -55,7 +55,24 @@ var (
 			Limits: fleet.Limits{Namespaces: []string{"guest"}, Kinds: []string{"*.apps", "ConfigMap"}},
 		},
 	}
-	newToken    = wire.NewToken{Operation: "op-1", Token: "kedge-agent-secret"}
+	sourced = wire.Desired{
+		Target: "tgt-5", Tenant: "default", Deployment: "shop",
+		State: fleet.Desired{Version: fleet.Version{Epoch: 1, Generation: 2}, Digest: digest, Commit: "c0ffee", Namespace: "shop"},
+		Source: &fleet.EngineSource{
+			RepoURL: "https://git.example.com/shop.git", Path: "chart", Kind: fleet.SourceHelm, Unsupported: []string{"source.globs"},
+			Namespaces: []string{"shop"}, Kept: []string{"ConfigMap shop/keep"}, Objects: []string{"ConfigMap shop/keep"},
+			Credential: &fleet.GitCredential{Kind: fleet.CredentialHTTPS, Username: "robot", Secret: fleet.NewSecretText("secret")}, Withheld: fleet.CredentialNotEnabled,
+			Helm: fleet.Helm{
+				ReleaseName: "shop", ValuesFiles: []string{"eu.yaml"}, Values: "a: 1", SkipCRDs: true,
+				Set: []fleet.HelmSet{{Type: fleet.HelmSetString, Expression: "tag=1.10"}},
+			},
+		},
+	}
+	newToken = wire.NewToken{Operation: "op-1", Token: "kedge-agent-secret"}
+	foreign  = fleet.ForeignApplications{Total: 2, Items: []fleet.ForeignApplication{{
+		Name: "shop", Project: "theirs", RepoURL: "https://git.example.com/shop.git", Path: "shop", Revision: "main",
+		Cluster: "https://kubernetes.default.svc", Namespace: "shop", Sync: "Synced", Health: "Healthy",
+	}}}
 	cluster     = fleet.Capabilities{KubeVersion: "v1.36.3", APIVersions: []string{"apps/v1", "apps/v1/Deployment", "v1"}}
 	tokenStored = wire.TokenStored{Operation: "op-1", Problem: "the file is read-only"}
 
@@ -82,6 +99,7 @@ func frames() map[string]proto.Message {
 		"status":        request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Status{Status: status.Proto()}}),
 		"events":        request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Events{Events: wire.EventsProto([]wire.Event{event})}}),
 		"heartbeat":     request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Heartbeat{Heartbeat: &agentv1.Heartbeat{}}}),
+		"applications":  request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Applications{Applications: wire.ApplicationsProto(foreign)}}),
 		"capabilities":  request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Capabilities{Capabilities: wire.CapabilitiesProto(cluster)}}),
 		"token_stored":  request(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_TokenStored{TokenStored: tokenStored.Proto()}}),
 
@@ -90,6 +108,7 @@ func frames() map[string]proto.Message {
 		"tombstone":         response(&agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_Desired{Desired: tombstone.Proto()}}),
 		"detached":          response(&agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_Desired{Desired: detached.Proto()}}),
 		"granted":           response(&agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_Desired{Desired: granted.Proto()}}),
+		"sourced":           response(&agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_Desired{Desired: sourced.Proto()}}),
 		"new_token":         response(&agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_NewToken{NewToken: newToken.Proto()}}),
 		"snapshot_complete": response(&agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_SnapshotComplete{SnapshotComplete: &agentv1.SnapshotComplete{}}}),
 		"status_stored":     response(&agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_StatusStored{StatusStored: &agentv1.StatusStored{Count: 3}}}),
@@ -168,11 +187,19 @@ func TestGoldenFramesAreParsed(t *testing.T) {
 	gotDesired, err = wire.ParseDesired(response.GetDesired())
 	check(t, granted, gotDesired, err)
 
+	load(t, "sourced", &response)
+	gotDesired, err = wire.ParseDesired(response.GetDesired())
+	check(t, sourced, gotDesired, err)
+
 	load(t, "new_token", &response)
 	gotToken, err := wire.ParseNewToken(response.GetNewToken())
 	if gotToken != newToken || err != nil {
 		t.Errorf("the golden new token is parsed as %v, %v", gotToken, err)
 	}
+
+	load(t, "applications", &request)
+	gotForeign, err := wire.ParseApplications(request.GetApplications())
+	check(t, foreign, gotForeign, err)
 
 	load(t, "capabilities", &request)
 	gotCluster, err := wire.ParseCapabilities(request.GetCapabilities())

@@ -31,7 +31,7 @@ func parseHandOvers(list []*agentv1.HandOver) []fleet.HandOver {
 	for _, m := range list {
 		objects := m.GetObjects()
 		slices.Sort(objects)
-		out = append(out, fleet.HandOver{Reason: fleet.HandOverReason(m.GetReason()), Deployment: m.GetDeployment(), Objects: objects})
+		out = append(out, fleet.HandOver{Reason: fleet.Reason(m.GetReason()), Deployment: m.GetDeployment(), Objects: objects})
 	}
 	return out
 }

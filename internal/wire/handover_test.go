@@ -19,7 +19,7 @@ func TestHandOversFitIntoAFrame(t *testing.T) {
 				Group: strings.Repeat("g.", 100) + "io", Version: "v1", Kind: strings.Repeat("K", 60), Namespace: strings.Repeat("n", 63), Name: fmt.Sprintf("%0240d", i),
 			}.String())
 		}
-		return []fleet.HandOver{{Reason: fleet.HandOverNotTaken, Objects: names}}
+		return []fleet.HandOver{{Reason: fleet.ReasonHandOverPending, Objects: names}}
 	}
 	n := 1
 	for !TooManyHandedOver(named(2 * n)) {

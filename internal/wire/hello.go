@@ -25,6 +25,8 @@ type Hello struct {
 	// CapabilitiesHash is the hash of Capabilities; "" when they are not known. Hello contains only the hash.
 	CapabilitiesHash string
 	Capabilities     fleet.Capabilities
+	// EngineNamespace is the namespace of the Argo CD that applies for the agent; "" if the agent applies by itself.
+	EngineNamespace string
 	// TargetStates has the states of all targets; nil when Hello does not contain them.
 	TargetStates map[fleet.TargetID]TargetState
 }
@@ -45,6 +47,8 @@ type Welcome struct {
 	SendCapabilities bool
 	// TakeCapabilities means that the agent may send them again when they change.
 	AcceptCapabilities bool
+	// AcceptApplications lets the agent send the Applications that it does not manage.
+	AcceptApplications bool
 }
 
 // Proto returns the message for h, with valid values.
@@ -57,7 +61,7 @@ func (h Hello) Proto() *agentv1.Hello {
 		TargetStates: states,
 		AgentVersion: cleanWord(h.AgentVersion), KubeVersion: cleanWord(h.KubeVersion), ClusterUid: cleanWord(h.ClusterUID),
 		Replica: cleanWord(h.Replica), StateHash: h.StateHash, StatusHash: h.StatusHash, Clock: timestamp(h.Clock), Standby: h.Standby,
-		CapabilitiesHash: h.Capabilities.Hash(),
+		CapabilitiesHash: h.Capabilities.Hash(), EngineNamespace: cleanWord(h.EngineNamespace),
 	}
 }
 
@@ -66,11 +70,11 @@ func ParseHello(m *agentv1.Hello) (Hello, error) {
 	h := Hello{
 		AgentVersion: m.GetAgentVersion(), KubeVersion: m.GetKubeVersion(), ClusterUID: m.GetClusterUid(),
 		Replica: m.GetReplica(), StateHash: m.GetStateHash(), StatusHash: m.GetStatusHash(), Standby: m.GetStandby(),
-		CapabilitiesHash: m.GetCapabilitiesHash(),
+		CapabilitiesHash: m.GetCapabilitiesHash(), EngineNamespace: m.GetEngineNamespace(),
 	}
 	for what, word := range map[string]string{
 		"agent version": h.AgentVersion, "kube version": h.KubeVersion, "cluster uid": h.ClusterUID, "replica": h.Replica,
-		"capabilities hash": h.CapabilitiesHash,
+		"capabilities hash": h.CapabilitiesHash, "engine namespace": h.EngineNamespace,
 	} {
 		if err := checkWord(what, word); err != nil {
 			return Hello{}, err
@@ -97,7 +101,7 @@ func (w Welcome) Proto() *agentv1.Welcome {
 	return &agentv1.Welcome{
 		Session: string(w.Session), AgentId: string(w.AgentID), AgentName: w.AgentName, Tenant: w.Tenant,
 		LeaseMilliseconds: w.Lease.Milliseconds(), SendTargetStates: w.SendTargetStates, SendStatuses: w.SendStatuses,
-		SendCapabilities: w.SendCapabilities, AcceptCapabilities: w.AcceptCapabilities,
+		SendCapabilities: w.SendCapabilities, AcceptCapabilities: w.AcceptCapabilities, AcceptApplications: w.AcceptApplications,
 		ServerVersion: w.ServerVersion, Config: &agentv1.AgentConfig{Scope: string(w.Scope), Namespaces: w.Namespaces},
 	}
 }
@@ -109,7 +113,7 @@ func ParseWelcome(m *agentv1.Welcome) (Welcome, error) {
 		Session: fleet.SessionID(m.GetSession()), AgentID: fleet.AgentID(m.GetAgentId()),
 		AgentName: clean(m.GetAgentName(), maxWord), Tenant: clean(m.GetTenant(), maxWord),
 		Lease: time.Duration(m.GetLeaseMilliseconds()) * time.Millisecond, SendTargetStates: m.GetSendTargetStates(), SendStatuses: m.GetSendStatuses(),
-		SendCapabilities: m.GetSendCapabilities(), AcceptCapabilities: m.GetAcceptCapabilities(),
+		SendCapabilities: m.GetSendCapabilities(), AcceptCapabilities: m.GetAcceptCapabilities(), AcceptApplications: m.GetAcceptApplications(),
 		ServerVersion: clean(m.GetServerVersion(), maxWord),
 		Scope:         fleet.Scope(m.GetConfig().GetScope()), Namespaces: m.GetConfig().GetNamespaces(),
 	}

@@ -52,6 +52,11 @@ func (m *Memory) AgentCapable(_ context.Context, agent fleet.Agent, c fleet.Capa
 	return nil
 }
 
+// AgentApplications implements gateway.Control.
+func (*Memory) AgentApplications(context.Context, fleet.Agent, fleet.ForeignApplications) error {
+	return nil
+}
+
 // TargetsOf implements gateway.Control.
 func (m *Memory) TargetsOf(_ context.Context, agent fleet.Agent, ids []fleet.TargetID) ([]control.AgentTarget, error) {
 	m.mu.Lock()

@@ -11,13 +11,13 @@ import (
 	"github.com/kedge-dev/kedge/internal/apiv1"
 )
 
-// fault is what happens to a request.
+// fault is the fault of a request.
 type fault string
 
 const (
 	faultNone  fault = ""
-	faultTwice fault = "twice"    // it is sent again, as a client does that heard no answer
-	faultLost  fault = "lost"     // it is carried out, and nobody hears the answer
+	faultTwice fault = "twice"    // it is sent again, like by a client without a response
+	faultLost  fault = "lost"     // it is executed, and the response is lost
 	faultKill  fault = "killed"   // the server is killed while it may be working on it
 	faultKeyed fault = "keyed"    // sent twice with one idempotency key
 	killWindow       = 10_000_000 // ns: a request takes a few milliseconds
@@ -37,16 +37,16 @@ func drawFault(rng *rand.Rand) fault {
 	return faultNone
 }
 
-// outcome is what is known of a request.
+// outcome is the result of a request.
 type outcome string
 
 const (
 	outcomeDone    outcome = "done"
 	outcomeRefused outcome = "refused"
-	outcomeUnknown outcome = "unknown" // it may have been carried out
+	outcomeUnknown outcome = "unknown" // it may have been executed
 )
 
-// ask sends a change as the admin, and takes the consents to it back when it was refused.
+// ask sends a change as the admin, and withdraws its consents if it was refused.
 func (w *world) ask(rng *rand.Rand, method, path string, in any, consents ...*consent) (outcome, answer) {
 	w.tb.Helper()
 	w.host.start()
@@ -88,7 +88,7 @@ func (w *world) ask(rng *rand.Rand, method, path string, in any, consents ...*co
 	return outcomeUnknown, got
 }
 
-// killDuring kills the server at some moment after a request was sent, and starts it again.
+// killDuring kills the server at some time after a request was sent, and restarts it.
 func (w *world) killDuring(ctx context.Context, rng *rand.Rand, method, path string, in any) {
 	w.tb.Helper()
 	to, token := w.host.running, w.host.admin
@@ -102,8 +102,8 @@ func (w *world) killDuring(ctx context.Context, rng *rand.Rand, method, path str
 	w.host.start()
 }
 
-// change asks for a change of a deployment, and sees that the server has either the old one or the
-// new one afterwards: the new one when it said so, the old one when it refused. nil is no deployment.
+// change requests a change of a deployment, and checks that the server has either the old one or the new one
+// afterwards: the new one if it confirmed, the old one if it refused. nil is no deployment.
 func (w *world) change(rng *rand.Rand, t *tenant, name string, want *deployment, method, path string, in any, consents ...*consent) outcome {
 	w.tb.Helper()
 	was := t.deployments[name]
@@ -119,7 +119,7 @@ func (w *world) change(rng *rand.Rand, t *tenant, name string, want *deployment,
 	return got
 }
 
-// noteBoth tells the ledger of what may be from now on.
+// noteBoth records both possible states in the ledger.
 func (w *world) noteBoth(name string, was, want *deployment) {
 	prune, holding := false, false
 	for _, d := range []*deployment{was, want} {
@@ -131,7 +131,7 @@ func (w *world) noteBoth(name string, was, want *deployment) {
 	w.ledger.prunes(name, prune, holding)
 }
 
-// adopt makes what was read what is known.
+// adopt makes the read state the known state.
 func (w *world) adopt(t *tenant, name string, is *deployment) {
 	if is == nil {
 		delete(t.deployments, name)
@@ -160,7 +160,7 @@ func (w *world) read(t *tenant, name string) *deployment {
 	return known(d)
 }
 
-// known is what the model knows of a deployment.
+// known returns the state of a deployment in the model.
 func known(d apiv1.Deployment) *deployment {
 	return &deployment{
 		name: d.Name, folder: d.Source.Path, env: d.Environment, prune: d.Policy.Prune, manual: d.Policy.Manual,
@@ -168,7 +168,7 @@ func known(d apiv1.Deployment) *deployment {
 	}
 }
 
-// same compares what was asked for; a pin comes by a run, whenever that starts.
+// same compares requested states; a run sets a pin when it starts.
 func same(a, b *deployment) bool {
 	if a == nil || b == nil {
 		return a == b

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// database is where a server keeps its rows. Its flags are those of kedge-server.
+// database is the database of a server. Its flags are those of kedge-server.
 type database interface {
 	serve() []string   // to use it, and to back it up
 	restore() []string // to put a backup into it
@@ -23,14 +23,14 @@ type sqliteFile string
 func (f sqliteFile) serve() []string   { return []string{"--database", string(f)} }
 func (f sqliteFile) restore() []string { return f.serve() }
 
-// postgresDatabase has one role that owns the tables and another that the server logs in as, which
-// row-level security holds.
+// postgresDatabase has one role that owns the tables and another for the login of the server, to which
+// row-level security applies.
 type postgresDatabase struct{ loginFile, ownerFile string }
 
 func (d postgresDatabase) serve() []string   { return []string{"--database-url-file", d.loginFile} }
 func (d postgresDatabase) restore() []string { return []string{"--database-url-file", d.ownerFile} }
 
-// newDatabase makes an empty database with its schema.
+// newDatabase creates an empty database with its schema.
 type newDatabase func(tb testing.TB, binary, dir string) database
 
 func newSQLite(tb testing.TB, _, dir string) database {
@@ -72,7 +72,7 @@ const (
 	loginRole = "chaos_server"
 )
 
-// makeRoles makes the roles that a server needs and gives the database to its owner.
+// makeRoles creates the roles of a server and sets the owner of the database.
 func makeRoles(tb testing.TB, admin string) {
 	tb.Helper()
 	conn, err := pgx.Connect(tb.Context(), admin)

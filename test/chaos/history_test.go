@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Names tell what they belong to, so that anything that is out of place is seen at once:
+// Names contain their owner, so that misplaced objects are visible:
 //
 //	tenant      alpha
 //	agent       alpha-1
@@ -21,8 +21,8 @@ func tenantOf(name string) string {
 
 func folderOf(object string) string { return object[:max(0, strings.LastIndex(object, "-"))] }
 
-// content is what a folder declares, or what a cluster holds of it: values by the names of objects.
-// Every value is used once, so that equal contents are of the same commits.
+// content is the content of a folder, or its state in a cluster: values by object name. Every value is used
+// once, so that equal contents come from the same commits.
 type content map[string]string
 
 // folder is a folder of a repository at one commit.
@@ -36,7 +36,7 @@ func (f folder) good() bool { return !f.broken && len(f.objects) > 0 }
 
 func (f folder) clone() folder { return folder{objects: maps.Clone(f.objects), broken: f.broken} }
 
-// files are what a commit has to contain so that the folder is as f says, coming from before.
+// files returns the files of a commit that changes the folder from before to f.
 func (f folder) files(name string, before folder, deleted string) map[string]string {
 	out := map[string]string{}
 	for object, value := range f.objects {
@@ -59,7 +59,7 @@ func (f folder) files(name string, before folder, deleted string) map[string]str
 	return out
 }
 
-// history is a repository, commit by commit. Its head is what was last pushed.
+// history is a repository, commit by commit. Its head is the last pushed one.
 type history struct {
 	commits []map[string]folder
 	serial  int // of objects, folders and values
@@ -74,7 +74,7 @@ func (h *history) next() int {
 
 func (h *history) head() map[string]folder { return h.commits[len(h.commits)-1] }
 
-// add makes the next commit: the head with one folder changed.
+// add creates the next commit: the head with one folder changed.
 func (h *history) add(name string, f folder) {
 	next := maps.Clone(h.head())
 	next[name] = f.clone()
@@ -101,7 +101,7 @@ func (h *history) last(name string, c content) int {
 	return -1
 }
 
-// gaveUp reports whether a good commit after a given one no longer lists an object.
+// gaveUp reports whether a valid commit after a given one no longer lists an object.
 func (h *history) gaveUp(object string, after int) bool {
 	name := folderOf(object)
 	for _, commit := range h.commits[min(after+1, len(h.commits)):] {

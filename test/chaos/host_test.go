@@ -77,7 +77,7 @@ func (h *host) kill() {
 	}
 }
 
-// backup takes one, with the server up or down, and returns its file.
+// backup creates a backup, with the server up or down, and returns its file.
 func (h *host) backup() string {
 	h.tb.Helper()
 	h.backups++
@@ -86,7 +86,7 @@ func (h *host) backup() string {
 	return file
 }
 
-// restore puts a backup into a fresh database and starts the server on it.
+// restore restores a backup into a new database and starts the server with it.
 func (h *host) restore(file string) {
 	h.tb.Helper()
 	h.kill()
@@ -95,7 +95,7 @@ func (h *host) restore(file string) {
 	h.start()
 }
 
-// answer is what became of a request.
+// answer is the result of a request.
 type answer struct {
 	code int // 0 when there was no answer
 	body []byte
@@ -144,7 +144,7 @@ func send(ctx context.Context, to *rig.Server, token, method, path string, in an
 	return answer{code: res.StatusCode, body: body}, nil
 }
 
-// must sends a request as the admin that has to succeed.
+// must sends a request as the admin that must succeed.
 func (h *host) must(method, path string, in, out any) {
 	h.tb.Helper()
 	ctx, cancel := context.WithTimeout(h.tb.Context(), patience)

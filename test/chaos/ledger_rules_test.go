@@ -45,7 +45,7 @@ func objects(text string) content {
 
 func (p *play) commits(text string) { p.push("alpha", playFolder, folder{objects: objects(text)}) }
 
-// takes makes the agent take a state.
+// takes lets the agent receive a state.
 func (p *play) takes(text string) {
 	p.t.Helper()
 	p.takesWith(text, fleet.Desired{})
@@ -84,7 +84,7 @@ func (p *play) asks(kind consentKind)   { p.consent(kind, playDeployment, "") }
 func (p *play) leaves()                 { p.consent(consentDetach, playDeployment, playAgent) }
 func (p *play) switchesPruning(on bool) { p.prunes(playDeployment, on, false) }
 
-// ledgerStory is what happens to one target, and what the ledger has to say of it.
+// ledgerStory is the history of one target, with the expected find.
 type ledgerStory struct {
 	name, want string // class, or "" when all is well
 	story      func(p *play)
@@ -162,7 +162,7 @@ var storiesOfDeletions = []ledgerStory{
 		p.withdraw(p.consent(consentDelete, playDeployment, ""))
 		p.deleted("a")
 	}},
-	{"a deletion of what was made anew since", wrongDeletion, func(p *play) {
+	{"a deletion of what was made again since", wrongDeletion, func(p *play) {
 		p.commits("a=1")
 		p.asks(consentDelete)
 		p.rest()
@@ -237,7 +237,7 @@ var storiesOfDeletions = []ledgerStory{
 	}},
 }
 
-// storiesOfStates are about what an agent is sent, and whose it is.
+// storiesOfStates are about the states that an agent gets, and their owners.
 var storiesOfStates = []ledgerStory{
 	{"a newer commit", "", func(p *play) {
 		p.commits("a=1")

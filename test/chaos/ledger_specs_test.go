@@ -7,20 +7,20 @@ import (
 	"github.com/kedge-dev/kedge/agent/agentsim"
 )
 
-// spec is what belongs together of one spec of a deployment, as far as agents see it.
+// spec has the parts of one spec of a deployment that agents see.
 type spec struct {
 	folder, env string
 	mark        time.Duration
 }
 
-// specs are those that were ever asked for of a deployment, the newest last.
+// specs are all requested specs of a deployment, the newest last.
 type specs struct {
 	asked  []spec
 	folder map[string]bool // every folder that it ever had
 	leave  bool            // any of them said to prune what leaves the environment
 }
 
-// spec notes what may be the spec of a deployment from now on.
+// spec records a possible spec of a deployment from now on.
 func (l *ledger) spec(d deployment) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -35,8 +35,8 @@ func (l *ledger) spec(d deployment) {
 	}
 }
 
-// prunesLeavers reports whether a deployment may have agents delete what they have of it when they leave an environment
-// that does not have all: one that it has, or had until an edit is in force.
+// prunesLeavers reports whether a deployment may let agents delete its objects when they leave an environment
+// that does not select all: its current one, or its previous one until an edit is in force.
 func (l *ledger) prunesLeavers(deployment string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -44,7 +44,7 @@ func (l *ledger) prunesLeavers(deployment string) bool {
 	return s != nil && s.leave && slices.ContainsFunc(s.asked, func(x spec) bool { return x.env != "default" })
 }
 
-// leaves reports whether a deployment has, or had until an edit is in force, the policy to prune what leaves.
+// leaves reports whether a deployment has, or had until an edit is in force, the policy to prune on detach.
 func (l *ledger) leaves(deployment string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,8 +59,9 @@ func (l *ledger) ring(agent, ring string) {
 	l.blue[agent] = l.blue[agent] || ring == "blue"
 }
 
-// otherSpecLocked judges whether what an agent was given is of one spec: a bundle of its folder, with its policy, on an
-// agent of its environment. A run to a kept revision brings an older bundle under the spec in force.
+// otherSpecLocked checks whether the state of an agent belongs to one spec: a bundle of its folder, with its
+// policy, on an agent of its environment. A run to a kept revision brings an older bundle with the spec in
+// force.
 func (l *ledger) otherSpecLocked(agent, folder string, e agentsim.Event) {
 	s, mark := l.specs[e.Deployment], e.State.Policy.ReadyTimeout
 	if s == nil {

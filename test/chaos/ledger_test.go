@@ -11,7 +11,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// The classes of what a run may find.
+// The classes of finds.
 const (
 	wrongDeletion = "wrong deletion"
 	lostUpdate    = "lost update"
@@ -27,7 +27,7 @@ type violation struct{ class, text string }
 
 func (v violation) String() string { return v.class + ": " + v.text }
 
-// consentKind is what somebody asked for that may take objects away.
+// consentKind is a kind of request that may remove objects.
 type consentKind string
 
 const (
@@ -40,7 +40,7 @@ const (
 	consentConfirm  consentKind = "confirm"  // of one object that has left the source
 )
 
-// consent is one such request. It is noted before it is sent, and stands unless the server refused it.
+// consent is one such request. It is recorded before it is sent, and stands unless the server refused it.
 type consent struct {
 	at         int
 	kind       consentKind
@@ -50,8 +50,8 @@ type consent struct {
 	void       bool
 }
 
-// ledger is what was asked for and what the agents did, in one order, and judges every deletion the
-// moment it happens. It is safe for concurrent use.
+// ledger records the requests and the actions of agents, in one order, and checks every deletion immediately.
+// It is safe for concurrent use.
 type ledger struct {
 	mu         sync.Mutex
 	clock      int
@@ -73,11 +73,11 @@ type pruneSwitch struct {
 	on bool
 }
 
-// sightings are what one agent was seen to do.
+// sightings are the observed actions of one agent.
 type sightings struct {
 	listed map[string]listing         // objects, as of the newest state that had them
-	newest map[fleet.TargetID]content // what each target was last given
-	kept   map[string]int             // objects whose prune was held because the server had recovered, and when
+	newest map[fleet.TargetID]content // the last content of each target
+	kept   map[string]int             // objects whose prune was held because of a recovery, and when
 }
 
 type listing struct{ at, commit int }
@@ -112,7 +112,7 @@ func (l *ledger) edit(deployment, folder string) *consent {
 	return c
 }
 
-// withdraw takes back what the server has refused.
+// withdraw removes a request that the server has refused.
 func (l *ledger) withdraw(consents ...*consent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,7 +121,7 @@ func (l *ledger) withdraw(consents ...*consent) {
 	}
 }
 
-// prunes notes what a deployment's policy says, and whether it is pinned or manual.
+// prunes records the prune policy of a deployment, and whether it is pinned or manual.
 func (l *ledger) prunes(deployment string, on, holding bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -137,8 +137,7 @@ func (l *ledger) push(tenant, name string, f folder) {
 	l.histories[tenant].add(name, f)
 }
 
-// rest notes that everything is as it should be: requests before it explain nothing that is put into
-// a cluster after it.
+// rest records that everything has settled: earlier requests do not explain later additions to a cluster.
 func (l *ledger) rest() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,7 +170,7 @@ func (l *ledger) found() []violation {
 	return slices.Clone(l.violations)
 }
 
-// watch returns what a cluster of an agent tells its events to.
+// watch returns the event function for the cluster of an agent.
 func (l *ledger) watch(agent string) func(agentsim.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -191,11 +190,11 @@ func (l *ledger) watch(agent string) func(agentsim.Event) {
 	}
 }
 
-// takenLocked judges a state that an agent was given.
+// takenLocked checks a state that an agent got.
 func (l *ledger) takenLocked(agent string, e agentsim.Event) {
 	s := l.seen[agent]
 	l.unaskedLocked(agent, e)
-	if e.Desired == nil { // a tombstone, or let go: what comes after begins anew
+	if e.Desired == nil { // a tombstone, or detached: start again
 		delete(s.newest, e.Target)
 		return
 	}
@@ -229,22 +228,22 @@ func (l *ledger) takenLocked(agent string, e agentsim.Event) {
 	}
 }
 
-// unaskedLocked judges what a state lets an agent delete beyond the limit: a confirmation has to be of an
-// object as it left the last state that had it, and the consent of an edit has to come of one.
+// unaskedLocked checks what a state allows an agent to delete beyond the limit: a confirmation must be of an
+// object as it left the last state with it, and the consent of an edit must come from one.
 func (l *ledger) unaskedLocked(agent string, e agentsim.Event) {
 	s := l.seen[agent]
 	for _, name := range e.State.Confirmed {
 		object := name[strings.LastIndex(name, "/")+1:]
 		if !l.askedLocked(consentConfirm, e.Deployment, object, s.listed[object].at) {
-			l.reportLocked(wrongDeletion, "agent %s may delete %s of %s (version %v), and nobody has confirmed that since it left", agent, name, e.Deployment, e.State.Version)
+			l.reportLocked(wrongDeletion, "agent %s may delete %s of %s (version %v), but this was not confirmed since it left", agent, name, e.Deployment, e.State.Version)
 		}
 	}
 	if e.State.Consent && (e.State.HoldPrune || !l.askedLocked(consentEdit, e.Deployment, "", 0) && len(l.pruning[e.Deployment]) < 2) {
-		l.reportLocked(wrongDeletion, "agent %s may delete what it likes of %s (version %v, hold %t), and nobody has edited that", agent, e.Deployment, e.State.Version, e.State.HoldPrune)
+		l.reportLocked(wrongDeletion, "agent %s may delete anything of %s (version %v, hold %t), but there was no edit", agent, e.Deployment, e.State.Version, e.State.HoldPrune)
 	}
 }
 
-// mayGoBackLocked reports whether somebody asked for an older commit of a deployment.
+// mayGoBackLocked reports whether an older commit of a deployment was requested.
 func (l *ledger) mayGoBackLocked(deployment string, listed map[string]listing, was content) bool {
 	since := l.clock
 	for object := range was {
@@ -274,9 +273,9 @@ func (l *ledger) deletedLocked(agent string, e agentsim.Event) {
 		if l.askedLocked(consentDetach, e.Deployment, agent, since) {
 			return
 		}
-		why = "by a tombstone, and nobody asked to delete the deployment"
+		why = "by a tombstone, but there was no request to delete the deployment"
 	case s.kept[object] > 0 && !l.askedLocked(consentConfirm, e.Deployment, object, s.kept[object]):
-		why = "by a prune, and it was held since a recovery and nobody has confirmed its deletion"
+		why = "by a prune, but it was held since a recovery and its deletion was not confirmed"
 	case !l.prunedSinceLocked(e.Deployment, since):
 		why = "by a prune, and pruning is off"
 	case l.histories[tenantOf(agent)].gaveUp(object, was.commit),
@@ -286,7 +285,7 @@ func (l *ledger) deletedLocked(agent string, e agentsim.Event) {
 		if s.kept[object] > l.restored {
 			return // the prune after a restore was held, and was confirmed since
 		}
-		why = "by a prune, and no commit, edit or rollback has given it up"
+		why = "by a prune, but no commit, edit, or rollback has removed it"
 	}
 	l.reportLocked(wrongDeletion, "%s on agent %s was deleted %s (deployment %s, version %v, commit %.8s, listed at %d by commit %d, now %d, restored %d)",
 		object, agent, why, e.Deployment, e.State.Version, e.State.Commit, was.at, was.commit, l.clock, l.restored)
@@ -309,14 +308,14 @@ func (l *ledger) askedLocked(kind consentKind, deployment, agent string, since i
 	})
 }
 
-// editedAwayLocked reports whether a deployment was given another folder than this one.
+// editedAwayLocked reports whether a deployment got another folder than this one.
 func (l *ledger) editedAwayLocked(deployment, folder string, since int) bool {
 	return slices.ContainsFunc(l.consents, func(c *consent) bool {
 		return !c.void && c.kind == consentEdit && c.deployment == deployment && c.folder != folder && c.at > since
 	})
 }
 
-// prunedSinceLocked reports whether the policy of a deployment was to prune at any time since a moment.
+// prunedSinceLocked reports whether the policy of a deployment was to prune at any time since then.
 func (l *ledger) prunedSinceLocked(deployment string, since int) bool {
 	on := false
 	for _, s := range l.pruning[deployment] {

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// look reads everything that a viewer of each tenant can read, and tries to read what it cannot.
-// Nothing of the other tenant may be in any answer.
+// look reads everything that a viewer of each tenant can read, and tries to read the rest. No response may
+// contain anything of the other tenant.
 func (w *world) look() {
 	w.tb.Helper()
 	if w.host.running == nil {
@@ -43,7 +43,7 @@ func (w *world) look() {
 	}
 }
 
-// lookAt reads something of one's own.
+// lookAt reads a resource of the viewer's own tenant.
 func (w *world) lookAt(t *tenant, path string) {
 	w.tb.Helper()
 	got := w.get(t.viewer, path)
@@ -51,11 +51,11 @@ func (w *world) lookAt(t *tenant, path string) {
 		w.tb.Fatalf("GET %s: %d %s\n%s", path, got.code, got.body, w.host.running.Log())
 	}
 	if other := w.foreign(t.name, got.body); other != "" {
-		w.ledger.report(foreignRow, "GET %s as a viewer of %s tells of %s: %s", path, t.name, other, got.body)
+		w.ledger.report(foreignRow, "GET %s as a viewer of %s shows %s: %s", path, t.name, other, got.body)
 	}
 }
 
-// lookAcross tries to read what is another tenant's, where it is and in one's own place.
+// lookAcross tries to read resources of another tenant, by their path and in the own tenant.
 func (w *world) lookAcross(t, other *tenant) {
 	w.tb.Helper()
 	paths := []string{"/tenants/" + other.name, "/tenants/" + other.name + "/deployments", "/tenants/" + other.name + "/events"}
@@ -72,7 +72,7 @@ func (w *world) lookAcross(t, other *tenant) {
 	}
 }
 
-// foreign names a tenant other than this one that a text speaks of.
+// foreign returns another tenant that a text mentions.
 func (w *world) foreign(own string, body []byte) string {
 	for name := range w.tenants {
 		if name != own && strings.Contains(string(body), name) {
@@ -82,7 +82,7 @@ func (w *world) foreign(own string, body []byte) string {
 	return ""
 }
 
-// get reads something. It waits when it was told to slow down.
+// get reads a resource. It waits if it is throttled.
 func (w *world) get(token, path string) answer {
 	w.tb.Helper()
 	ctx, cancel := context.WithTimeout(w.tb.Context(), patience)

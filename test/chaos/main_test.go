@@ -1,19 +1,19 @@
-// Package chaos_test drives the real server with random interleavings of pushes, requests, crashes,
-// lost answers, restored backups and agents that come and go, on real databases and a real Git server,
-// and holds what the clusters become against a model of what was asked for. It looks for:
+// Package chaos_test drives the real server with random sequences of pushes, requests, crashes, lost responses,
+// restored backups, and agents that connect and disconnect, on real databases and a real Git server, and
+// compares the clusters with a model of what was requested. It looks for:
 //
-//   - wrong deletions: an object went away that no commit, deletion or edit has given up (invariant 4);
-//   - lost updates: after everything has come to rest, a cluster does not hold what was asked for;
-//   - older states: an agent was given what it had already left behind (invariant 3);
-//   - foreign rows: a tenant or an agent was shown something of another tenant (invariant 7);
-//   - parts of another spec: a target was given a bundle and a policy, or an agent a target, that no one spec of
+//   - wrong deletions: an object was deleted that no commit, deletion, or edit removed (invariant 4);
+//   - lost updates: after everything has settled, a cluster does not match what was requested;
+//   - older states: an agent got a state that it had already left (invariant 3);
+//   - foreign rows: a tenant or an agent saw data of another tenant (invariant 7);
+//   - parts of another spec: a target got a bundle and a policy, or an agent a target, that no single spec of
 //     the deployment has (invariant 10);
-//   - what was sent in a freeze: a target was given something while its fleet, tenant or environment is held.
+//   - states during a freeze: a target got a state while its fleet, tenant, or environment is suspended.
 //
-// The agents are the real link over clusters in memory: see package agentsim. Objects that move between deployments do
-// so on a real API server with the real agent: see TestObjectsThatMoveAreNeverDeleted. Processes cannot be made
-// to repeat themselves exactly, but the steps of a run follow from its seed, which every run prints. Some seeds are
-// always the same, and one is new:
+// The agents are the real link over clusters in memory: see package agentsim. Objects that move between
+// deployments do so on a real API server with the real agent: see TestObjectsThatMoveAreNeverDeleted. Runs of
+// processes cannot be repeated exactly, but the steps of a run follow from its seed, which every run prints.
+// Some seeds are fixed, and one is new:
 //
 //	KEDGE_CHAOS_STEPS=400 go test -run TestChaos -v ./test/chaos -seed=42
 package chaos_test

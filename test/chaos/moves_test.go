@@ -40,7 +40,7 @@ func (w *movesWorld) move(rng *rand.Rand, deployments int) {
 	}
 }
 
-// hinder suspends a deployment, or has it wait for sync runs.
+// hinder suspends a deployment, or makes it manual.
 func (w *movesWorld) hinder(rng *rand.Rand, deployments int) {
 	w.tb.Helper()
 	d := rng.IntN(deployments)
@@ -68,7 +68,7 @@ func (w *movesWorld) disturb(rng *rand.Rand) {
 		w.wire.Arm(frame, func() bool {
 			select {
 			case <-w.tb.Context().Done():
-			case <-time.After(pause): // what a network does
+			case <-time.After(pause): // a network delay
 			}
 			return true
 		})
@@ -83,7 +83,7 @@ func (w *movesWorld) disturb(rng *rand.Rand) {
 	}
 }
 
-// settle lets everything be as it should be, and waits until it is.
+// settle removes all hindrances, and waits until everything has settled.
 func (w *movesWorld) settle(deployments int) {
 	w.tb.Helper()
 	w.wire.Arm(0, nil)
@@ -105,7 +105,7 @@ func (w *movesWorld) settle(deployments int) {
 	w.note("rest")
 }
 
-// settled reports what is left to do for a deployment.
+// settled returns what is left to do for a deployment.
 func (w *movesWorld) settled(ctx context.Context, d int) error {
 	a, err := w.host.send(ctx, w.host.admin, http.MethodGet, movesTenant+"/deployments/"+app(d), nil, nil)
 	if err != nil {
@@ -143,7 +143,7 @@ func (w *movesWorld) holders() {
 // covers: A14, O7
 func TestObjectsThatMoveAreNeverDeleted(t *testing.T) {
 	t.Parallel()
-	// Where a deployment that is late loses an object to one that cannot be evaluated.
+	// A late deployment loses an object to one that cannot be evaluated.
 	testkit.Seeds(t, []uint64{2098971593764481049}, func(t *testing.T, seed uint64) {
 		t.Parallel()
 		moveObjects(t, rand.New(rand.NewPCG(seed, 0)))
@@ -175,6 +175,6 @@ func moveObjects(t *testing.T, rng *rand.Rand) {
 		}
 	}
 	if diff := cmp.Diff(before, w.uids()); diff != "" {
-		t.Errorf("objects were deleted and created anew (-before +after):\n%s\nafter:\n%s", diff, strings.Join(w.log, "\n"))
+		t.Errorf("objects were deleted and created again (-before +after):\n%s\nafter:\n%s", diff, strings.Join(w.log, "\n"))
 	}
 }

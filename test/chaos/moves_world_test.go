@@ -23,8 +23,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit/wirefault"
 )
 
-// movesWorld is one real cluster with a real agent, and deployments of one repository among which objects move. No
-// object ever leaves the repository, so that no object may ever be deleted.
+// movesWorld is one real cluster with a real agent, and deployments of one repository between which objects
+// move. No object ever leaves the repository, so no object may ever be deleted.
 type movesWorld struct {
 	tb        testing.TB
 	host      *host
@@ -82,7 +82,7 @@ func newMovesWorld(tb testing.TB, deployments, objects int) *movesWorld {
 	return w
 }
 
-// register has the server know the repository, so that pushes are told to it.
+// register creates the repository on the server, so that it gets webhooks.
 func (w *movesWorld) register() {
 	w.tb.Helper()
 	var repo apiv1.Repository
@@ -100,7 +100,7 @@ func (w *movesWorld) configMap(name string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s, namespace: %s}\ndata: {key: value}\n", name, w.namespace)
 }
 
-// install enrols the agent behind a network with faults, and starts it.
+// install enrolls the agent behind a network with faults, and starts it.
 func (w *movesWorld) install() {
 	w.tb.Helper()
 	w.wire = wirefault.New(w.tb, w.host.addr)
@@ -146,7 +146,7 @@ func (w *movesWorld) startAgent() {
 	}
 }
 
-// push makes a commit of files, and tells the server of it if it runs and that is asked for; it polls as well.
+// push commits files, and notifies the server on request if it runs; it polls as well.
 func (w *movesWorld) push(files map[string]string, tell bool) {
 	w.tb.Helper()
 	if _, err := w.repo.CommitAndPush(w.tb.Context(), files, "change"); err != nil {
@@ -162,7 +162,7 @@ func (w *movesWorld) push(files map[string]string, tell bool) {
 
 var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 
-// uids returns what the ConfigMaps of the deployments are called in the cluster.
+// uids returns the UIDs of the ConfigMaps of the deployments.
 func (w *movesWorld) uids() map[string]string {
 	w.tb.Helper()
 	list, err := w.cluster.Dynamic(w.tb).Resource(configMaps).Namespace(w.namespace).List(w.tb.Context(), metav1.ListOptions{})
@@ -178,7 +178,7 @@ func (w *movesWorld) uids() map[string]string {
 	return out
 }
 
-// watchDeletions notes every object that is deleted from now on, until the test ends.
+// watchDeletions records every deleted object from now on, until the test ends.
 func (w *movesWorld) watchDeletions() {
 	w.tb.Helper()
 	events, err := w.cluster.Dynamic(w.tb).Resource(configMaps).Namespace(w.namespace).Watch(w.tb.Context(), metav1.ListOptions{})
@@ -201,7 +201,7 @@ func (w *movesWorld) watchDeletions() {
 	})
 }
 
-// wasDeleted lists what was deleted so far.
+// wasDeleted returns the objects that were deleted so far.
 func (w *movesWorld) wasDeleted() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

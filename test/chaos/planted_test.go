@@ -14,16 +14,16 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// plantedEnv makes a server that was built with all planted bugs show one of them.
+// plantedEnv selects one bug of a server that was built with all planted bugs.
 const plantedEnv = "KEDGE_PLANTED"
 
-// planted is a bug, and a run that is known to meet it.
+// planted is a bug, with a run that is known to find it.
 type planted struct {
 	name   string // what plantedEnv says
 	reason string
-	class  string // what has to be found
+	class  string // the expected find
 	file   string // where it is, from the root of the module
-	// old is replaced by new, in which planted == name is true when the bug shall show itself.
+	// old is replaced by new, in which planted == name is true if the bug is active.
 	old, new string
 	seed     uint64
 	script   []string // see plan
@@ -94,8 +94,8 @@ var bugs = []planted{
 		script:   []string{"create", "create", "create", "rest", "freeze or lift", "push", "push", "push", "rest"},
 		reason:   "what is rendered in a freeze is sent",
 		file:     "server/internal/rollout/desired.go",
-		old:      "	if held == \"\" {\n		if err := st.writeDesired(",
-		new:      "	if held == \"\" || planted == \"sent-in-freeze\" {\n		if err := st.writeDesired(",
+		old:      "	if held.IsZero() {\n		if err := st.writeDesired(",
+		new:      "	if held.IsZero() || planted == \"sent-in-freeze\" {\n		if err := st.writeDesired(",
 	},
 	{
 		name: "edit-in-parts", class: otherSpec, seed: 1, steps: 24, limit: patience,
@@ -121,8 +121,8 @@ var bugs = []planted{
 	},
 }
 
-// TestPlantedBugsAreFound shows that the runs of this package can fail: each class of bug is planted
-// in the server and has to be found as what it is.
+// TestPlantedBugsAreFound checks that the runs of this package can fail: each class of bug is planted in the
+// server and must be found with its class.
 func TestPlantedBugsAreFound(t *testing.T) {
 	t.Parallel()
 	binary := buildPlanted(t)
@@ -137,7 +137,7 @@ func TestPlantedBugsAreFound(t *testing.T) {
 	}
 }
 
-// TestRandomRunsFindPlantedBugs shows that what the scripts find is within reach of runs that nobody has written down.
+// TestRandomRunsFindPlantedBugs checks that random runs can find the bugs of the scripts too.
 func TestRandomRunsFindPlantedBugs(t *testing.T) {
 	t.Parallel()
 	const tries = 10 // each finds its bug in at least half of its runs
@@ -164,7 +164,7 @@ func TestRandomRunsFindPlantedBugs(t *testing.T) {
 	}
 }
 
-// buildPlanted builds one server with all bugs in it, each behind its name.
+// buildPlanted builds one server with all bugs, each with its name as a switch.
 func buildPlanted(t *testing.T) string {
 	t.Helper()
 	root, err := testkit.ModuleRoot()
@@ -183,13 +183,13 @@ func buildPlanted(t *testing.T) string {
 			texts[path] = string(raw)
 		}
 		if n := strings.Count(texts[path], bug.old); n != 1 {
-			t.Fatalf("%s has %d places for the bug %q, want 1: the code has changed, so plant the bug anew", bug.file, n, bug.name)
+			t.Fatalf("%s has %d places for the bug %q, want 1: the code has changed, so plant the bug again", bug.file, n, bug.name)
 		}
 		texts[path] = strings.Replace(texts[path], bug.old, bug.new, 1)
 		if strings.Contains(bug.new, "time.") && !strings.Contains(texts[path], "\t\"time\"\n") {
 			texts[path] = strings.Replace(texts[path], "import (\n", "import (\n\t\"time\"\n", 1)
 		}
-		// The switch is a file of its own in each package.
+		// The switch is a separate file in each package.
 		texts[filepath.Join(filepath.Dir(path), "planted.go")] = "package " + filepath.Base(filepath.Dir(path)) +
 			"\n\nimport \"os\"\n\nvar planted = os.Getenv(\"" + plantedEnv + "\")\n"
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// rest lets everything come to rest and compares the clusters with what was asked for. The last rest of
-// a run leaves nothing manual, pinned or broken, so that all of it is determined.
+// rest waits until everything has settled and compares the clusters with what was requested. The last rest of a
+// run leaves nothing manual, pinned, or broken, so that the result is determined.
 func (w *world) rest(rng *rand.Rand, last bool) {
 	w.tb.Helper()
 	w.gitBack()
@@ -23,7 +23,7 @@ func (w *world) rest(rng *rand.Rand, last bool) {
 	w.thaw()
 	w.mend(rng, last)
 	for _, a := range w.agents {
-		if !a.ready() { // without what is left of its backoff
+		if !a.ready() { // without the rest of its backoff
 			w.disconnect(a)
 			w.connect(a)
 		}
@@ -36,7 +36,7 @@ func (w *world) rest(rng *rand.Rand, last bool) {
 	w.ledger.rest()
 }
 
-// mend takes away what would leave open how things should be.
+// mend removes everything that would leave the result undetermined.
 func (w *world) mend(rng *rand.Rand, last bool) {
 	w.tb.Helper()
 	for _, name := range slices.Sorted(maps.Keys(w.tenants)) {
@@ -71,7 +71,7 @@ func (w *world) plainly(t *tenant, name, method, path string, in any) {
 	w.adopt(t, name, w.read(t, name))
 }
 
-// await looks until nothing is wrong, and returns what still is when that takes too long.
+// await checks until nothing is wrong, and returns the remaining errors after the limit.
 func (w *world) await() []violation {
 	w.tb.Helper()
 	ctx, cancel := context.WithTimeout(w.tb.Context(), w.limit)
@@ -92,7 +92,7 @@ func (w *world) await() []violation {
 	}
 }
 
-// confirm confirms every deletion that is held.
+// confirm confirms every held deletion.
 func (w *world) confirm() {
 	w.tb.Helper()
 	for _, t := range w.tenants {
@@ -120,13 +120,13 @@ func (w *world) confirmOf(path, name string) {
 	w.note("confirm %s: %v", name, req.Objects)
 	ctx, cancel := context.WithTimeout(w.tb.Context(), patience)
 	defer cancel()
-	// Refused when an agent has moved on since the listing: then it is asked again.
+	// Refused if an agent has a newer state since the listing: then it is tried again.
 	if got, err := w.host.send(ctx, w.host.admin, http.MethodPost, path+"/confirm-prune", req, nil); err != nil || !got.ok() && !got.refused() {
 		w.tb.Fatalf("confirming %v of %s: %v %d %s", req.Objects, name, err, got.code, got.body)
 	}
 }
 
-// wrong is everything that is not as it was asked for.
+// wrong returns everything that does not match what was requested.
 func (w *world) wrong() []violation {
 	w.tb.Helper()
 	var out []violation
@@ -134,7 +134,7 @@ func (w *world) wrong() []violation {
 		targets := map[fleet.TargetID]bool{}
 		var list apiv1.List[apiv1.Deployment]
 		w.host.must(http.MethodGet, "/tenants/"+t.name+"/deployments?limit=100", nil, &list)
-		leaving := false // the targets of those on their way out are in no listing
+		leaving := false // the targets of deployments that are being deleted are in no listing
 		for _, d := range list.Items {
 			if d.DeletedAt.IsZero() {
 				var page apiv1.List[apiv1.Target]
@@ -146,7 +146,7 @@ func (w *world) wrong() []violation {
 			switch {
 			case !d.DeletedAt.IsZero():
 				leaving = true
-				out = append(out, violation{stuck, fmt.Sprintf("deployment %s is still on its way out: %+v", d.Name, d.Counts)})
+				out = append(out, violation{stuck, fmt.Sprintf("deployment %s is still being deleted: %+v", d.Name, d.Counts)})
 			case t.deployments[d.Name] == nil:
 				out = append(out, violation{lostUpdate, fmt.Sprintf("deployment %s is there, and was deleted", d.Name)})
 			}
@@ -174,7 +174,7 @@ func (w *world) strays(a *agent, known map[fleet.TargetID]bool) []violation {
 	return out
 }
 
-// wrongWith compares one deployment with what was asked for, on every agent.
+// wrongWith compares one deployment with what was requested, on every agent.
 func (w *world) wrongWith(t *tenant, name string) []violation {
 	w.tb.Helper()
 	ctx, cancel := context.WithTimeout(w.tb.Context(), patience)
@@ -187,7 +187,7 @@ func (w *world) wrongWith(t *tenant, name string) []violation {
 	if err := got.into(&d); err != nil || !got.ok() {
 		return []violation{{lostUpdate, fmt.Sprintf("deployment %s cannot be read: %d %s", name, got.code, got.body)}}
 	}
-	w.adopt(t, name, known(d)) // a run that has started meanwhile may have pinned it
+	w.adopt(t, name, known(d)) // a run that has started since then may have pinned it
 	var out []violation
 	for _, a := range w.agents {
 		if a.tenant != t.name {
@@ -207,7 +207,7 @@ func (w *world) wrongWith(t *tenant, name string) []violation {
 	return out
 }
 
-// wrongOn compares one target with what was asked for.
+// wrongOn compares one target with what was requested.
 func (w *world) wrongOn(t *tenant, d *deployment, a *agent, target apiv1.Target) []violation {
 	has, kept := content{}, content{}
 	for _, o := range a.cluster.Objects() {
@@ -216,7 +216,7 @@ func (w *world) wrongOn(t *tenant, d *deployment, a *agent, target apiv1.Target)
 		}
 	}
 	for _, o := range target.Objects {
-		if strings.Contains(o.Message, "kept: ") { // and so the user knows of it
+		if strings.Contains(o.Message, "kept: ") { // so the user is informed
 			kept[o.Name] = has[o.Name]
 			delete(has, o.Name)
 		}
@@ -224,12 +224,12 @@ func (w *world) wrongOn(t *tenant, d *deployment, a *agent, target apiv1.Target)
 	where := fmt.Sprintf("%s on agent %s (%s %s, generation %d of %d, kept %v)", d.name, a.name, target.Sync, target.Message, target.ObservedGeneration, target.Generation, kept)
 	h := w.ledger.histories[t.name]
 	if w.ledger.restored > 0 && target.Sync == string(fleet.SyncFailed) && strings.Contains(target.Message, "belongs to another deployment") {
-		// The backup knows another target of this deployment on this agent than the one that put the
-		// objects there. Nothing is deleted, the server says what is wrong, and a person has to decide.
+		// The backup has another target of this deployment on this agent than the one that created the objects.
+		// Nothing is deleted, the server reports the problem, and a person must decide.
 		return nil
 	}
 	if d.manual || d.pinned {
-		// Where it stands depends on when its runs started: it is at some commit, or nowhere yet.
+		// Its state depends on when its runs started: it is at some commit, or at none yet.
 		for object := range has {
 			if h.first(folderOf(object), has) < 0 {
 				return []violation{{lostUpdate, fmt.Sprintf("%s holds %v, which no commit says", where, has)}}

@@ -15,8 +15,8 @@ import (
 // gitSlow is by how much each request to a slow Git server is delayed.
 const gitSlow = 400 * time.Millisecond
 
-// stepEdit edits source, policy, and perhaps environment and hold of a deployment in one request, with Git up, slow or
-// down. Git stays so until the next commit is pushed, or the next rest.
+// stepEdit edits source, policy, and perhaps environment and suspension of a deployment in one request, with
+// Git up, slow, or down. Git stays so until the next commit is pushed, or the next rest.
 func (w *world) stepEdit(rng *rand.Rand) bool {
 	t, d := w.anyDeployment(rng)
 	if d == nil {
@@ -53,13 +53,13 @@ func (w *world) stepEdit(rng *rand.Rand) bool {
 	return true
 }
 
-// gitUp makes Git answer at once.
+// gitUp makes Git respond immediately.
 func (w *world) gitUp() {
 	w.git.SetDown(false)
 	w.git.SetDelay(0)
 }
 
-// gitBack makes Git answer, and tells the server, which has a pause after it could not read.
+// gitBack makes Git respond, and notifies the server, which pauses after a failed read.
 func (w *world) gitBack() {
 	w.tb.Helper()
 	w.gitUp()

@@ -14,7 +14,7 @@ func (w *world) anyAgent(rng *rand.Rand) *agent {
 	return w.agents[pick(rng, slices.Sorted(maps.Keys(w.agents)))]
 }
 
-// stepRelabel moves an agent to the other ring, so that deployments come and go.
+// stepRelabel moves an agent to the other ring, so that its deployments change.
 func (w *world) stepRelabel(rng *rand.Rand) bool {
 	a := w.anyAgent(rng)
 	t := w.tenants[a.tenant]
@@ -28,7 +28,7 @@ func (w *world) stepRelabel(rng *rand.Rand) bool {
 		}
 	}
 	path := "/tenants/" + a.tenant + "/agents/" + a.name
-	w.ledger.ring(a.name, moved.ring) // before it is asked for: the agent may be given something before the answer is here
+	w.ledger.ring(a.name, moved.ring) // before the request: the agent may get a state before the response arrives
 	got, _ := w.ask(rng, http.MethodPatch, path, apiv1.UpdateAgent{Labels: map[string]string{"ring": moved.ring}}, consents...)
 	var is apiv1.Agent
 	w.host.must(http.MethodGet, path, nil, &is)
@@ -40,7 +40,7 @@ func (w *world) stepRelabel(rng *rand.Rand) bool {
 	return true
 }
 
-// stepSync asks for a run, to the newest commit or to an older one.
+// stepSync requests a run, to the newest commit or to an older one.
 func (w *world) stepSync(rng *rand.Rand) bool {
 	t, d := w.anyDeployment(rng)
 	if d == nil {
@@ -59,7 +59,7 @@ func (w *world) stepSync(rng *rand.Rand) bool {
 	return true
 }
 
-// run asks for a run that may take objects away, and remembers how it is read.
+// run requests a run that may remove objects, and remembers its request.
 func (w *world) run(rng *rand.Rand, t *tenant, d *deployment, action string, req any) {
 	want := *d
 	want.pinned = true // perhaps
@@ -97,7 +97,7 @@ func (w *world) stepRollback(rng *rand.Rand) bool {
 	return true
 }
 
-// stepKill kills the server; whoever needs it next starts it again.
+// stepKill kills the server; the next user of the server restarts it.
 func (w *world) stepKill(rng *rand.Rand) bool {
 	w.host.kill()
 	w.note("the server is killed")
@@ -111,19 +111,19 @@ func (w *world) stepAgent(rng *rand.Rand) bool {
 	a := w.anyAgent(rng)
 	switch {
 	case a.stop == nil && rng.IntN(3) > 0:
-		w.note("agent %s comes back", a.name)
+		w.note("agent %s reconnects", a.name)
 		w.connect(a)
 	case rng.IntN(2) == 0:
 		w.note("agent %s is cut off", a.name)
 		w.disconnect(a)
 	default:
-		w.note("agent %s is started anew", a.name)
+		w.note("agent %s is started again", a.name)
 		w.restart(a)
 	}
 	return true
 }
 
-// stepToken gives an agent another token and revokes the one that it had.
+// stepToken gives an agent another token and revokes its previous one.
 func (w *world) stepToken(rng *rand.Rand) bool {
 	w.host.start()
 	a := w.anyAgent(rng)
@@ -132,14 +132,14 @@ func (w *world) stepToken(rng *rand.Rand) bool {
 	return true
 }
 
-// newToken makes a token for an agent, and revokes all others.
+// newToken creates a token for an agent, and revokes all others.
 func (w *world) newToken(a *agent) {
 	w.tb.Helper()
 	path := "/tenants/" + a.tenant + "/agents/" + a.name + "/tokens"
 	var old apiv1.List[apiv1.AgentToken]
 	w.host.must(http.MethodGet, path, nil, &old)
 	valid := slices.DeleteFunc(old.Items, func(t apiv1.AgentToken) bool { return !t.Valid })
-	for len(valid) > 1 { // at most two are valid at once
+	for len(valid) > 1 { // at most two are valid at the same time
 		w.host.must(http.MethodDelete, path+"/"+valid[0].ID, nil, nil)
 		valid = valid[1:]
 	}
@@ -151,7 +151,7 @@ func (w *world) newToken(a *agent) {
 	}
 }
 
-// stepBackup takes a backup. The newest three are kept.
+// stepBackup creates a backup. The newest three are kept.
 func (w *world) stepBackup(*rand.Rand) bool {
 	s := snapshot{
 		file: w.host.backup(), deployments: map[string]map[string]deployment{}, rings: map[string]string{}, tokens: map[string]string{},
@@ -172,7 +172,7 @@ func (w *world) stepBackup(*rand.Rand) bool {
 	return true
 }
 
-// stepRestore goes back to an old backup.
+// stepRestore restores an old backup.
 func (w *world) stepRestore(rng *rand.Rand) bool {
 	if len(w.backups) == 0 {
 		return false
@@ -185,7 +185,7 @@ func (w *world) stepRestore(rng *rand.Rand) bool {
 		for name := range t.deployments {
 			delete(t.deployments, name)
 		}
-		clear(t.free) // what was deleted since is there again, and what was made since is not known
+		clear(t.free) // deleted resources exist again, and newer ones are unknown
 		for name, d := range s.deployments[t.name] {
 			t.deployments[name] = &d
 			w.ledger.prunes(name, d.prune, d.manual || d.pinned)
@@ -204,7 +204,7 @@ func (w *world) stepRestore(rng *rand.Rand) bool {
 	return true
 }
 
-// rereadPins reads what a run may have changed while a backup was taken.
+// rereadPins reads what a run may have changed during a backup.
 func (w *world) rereadPins() {
 	w.tb.Helper()
 	for _, t := range w.tenants {

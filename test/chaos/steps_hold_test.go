@@ -13,7 +13,7 @@ import (
 
 const wholeFleet = "/fleet"
 
-// places are where many deployments can be held at once: the fleet, a tenant, an environment.
+// places are where many deployments can be suspended together: the fleet, a tenant, an environment.
 func (w *world) places() []string {
 	out := []string{wholeFleet}
 	for _, name := range slices.Sorted(maps.Keys(w.tenants)) {
@@ -23,7 +23,7 @@ func (w *world) places() []string {
 	return out
 }
 
-// verbs are how a place is held, and how that is lifted.
+// verbs are the requests that suspend and resume a place.
 func verbs(place string) (hold, lift string) {
 	if place == wholeFleet {
 		return place + "/freeze", place + "/unfreeze"
@@ -31,7 +31,7 @@ func verbs(place string) (hold, lift string) {
 	return place + "/suspend", place + "/resume"
 }
 
-// touchAll notes that every deployment may get a new state.
+// touchAll records that every deployment may get a new state.
 func (w *world) touchAll() []*consent {
 	var out []*consent
 	for _, t := range w.tenants {
@@ -42,13 +42,13 @@ func (w *world) touchAll() []*consent {
 	return out
 }
 
-// stepFreeze holds a place, or lifts that. A lift whose end nobody heard may have reached some and not
-// others: the next one has to finish it.
+// stepFreeze suspends or resumes a place. A resume without a response may have reached only some targets: the
+// next one must finish it.
 func (w *world) stepFreeze(rng *rand.Rand) bool {
 	return w.freeze(pick(rng, w.places()), rng)
 }
 
-// freeze freezes a place, or lifts that.
+// freeze suspends or resumes a place.
 func (w *world) freeze(place string, rng *rand.Rand) bool {
 	hold, lift := verbs(place)
 	path, want := hold, true
@@ -62,7 +62,7 @@ func (w *world) freeze(place string, rng *rand.Rand) bool {
 	if got == outcomeRefused || got == outcomeDone && is != want {
 		w.ledger.report(lostUpdate, "POST %s was %s, and it is held: %t", path, got, is)
 	}
-	// One that may have been cut short is lifted again at the next rest.
+	// An interrupted resume is repeated at the next rest.
 	w.frozen[place] = is || got != outcomeDone
 	if is && want {
 		w.stood[place] = w.generations(place)
@@ -70,7 +70,7 @@ func (w *world) freeze(place string, rng *rand.Rand) bool {
 	return true
 }
 
-// generations reads what the attached targets of a place desire.
+// generations returns the desired generations of the attached targets of a place.
 func (w *world) generations(place string) map[string]int64 {
 	w.tb.Helper()
 	out := map[string]int64{}
@@ -92,8 +92,8 @@ func (w *world) generations(place string) map[string]int64 {
 	return out
 }
 
-// stillAs sees that nothing was given to the targets of a place since it is held. One that has left and
-// come back meanwhile desires nothing.
+// stillAs checks that the targets of a suspended place got nothing since then. A target that was detached and
+// attached again has no desired state.
 func (w *world) stillAs(place string) {
 	w.tb.Helper()
 	then := w.stood[place]
@@ -108,7 +108,7 @@ func (w *world) stillAs(place string) {
 	}
 }
 
-// held reads whether a place is held.
+// held reports whether a place is suspended.
 func (w *world) held(place string) bool {
 	w.tb.Helper()
 	var is struct {
@@ -118,7 +118,7 @@ func (w *world) held(place string) bool {
 	return is.Suspension != nil
 }
 
-// thaw lifts whatever is held, or may be half lifted.
+// thaw resumes everything that is suspended, or may be partially resumed.
 func (w *world) thaw() {
 	w.tb.Helper()
 	for _, place := range w.places() {
@@ -134,10 +134,10 @@ func (w *world) thaw() {
 	}
 }
 
-// stepReenrol deletes an agent, and enrols another one of the same name. Half of the time its cluster is
-// lost, and the other one has an empty one: it has to be given everything, and nothing may wait for the one
-// before. Otherwise it is in the same cluster, and has to go on with what it finds there.
-func (w *world) stepReenrol(rng *rand.Rand) bool {
+// stepReenroll deletes an agent, and enrolls another one with the same name. Half of the time its cluster is
+// lost, and the other one has an empty cluster: it must get everything, and nothing may wait for the previous
+// one. Otherwise it is in the same cluster, and must continue with its objects.
+func (w *world) stepReenroll(rng *rand.Rand) bool {
 	w.host.start()
 	a := w.anyAgent(rng)
 	path := "/tenants/" + a.tenant + "/agents/" + a.name
@@ -151,7 +151,7 @@ func (w *world) stepReenrol(rng *rand.Rand) bool {
 	}
 	var e apiv1.Enrollment
 	w.host.must(http.MethodPost, filepath.Dir(path), apiv1.EnrollAgent{Name: a.name, Labels: map[string]string{"ring": a.ring}}, &e)
-	w.note("agent %s is enrolled anew", a.name)
+	w.note("agent %s is enrolled again", a.name)
 	w.useToken(a, e.Token)
 	a.process = nil
 	if rng.IntN(2) == 0 {

@@ -12,7 +12,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
 )
 
-// step is one thing that may happen. It reports false when it makes no sense now.
+// step is one random action. It returns false if it is impossible now.
 type step struct {
 	name   string
 	weight int
@@ -37,7 +37,7 @@ var steps = []step{
 	{"kill the server", 5, (*world).stepKill},
 	{"cut or restart an agent", 13, (*world).stepAgent},
 	{"replace a token", 2, (*world).stepToken},
-	{"enrol an agent anew", 3, (*world).stepReenrol},
+	{"enroll an agent again", 3, (*world).stepReenroll},
 	{"back up", 5, (*world).stepBackup},
 	{"restore", 3, (*world).stepRestore},
 }
@@ -63,7 +63,7 @@ func (w *world) anyTenant(rng *rand.Rand) *tenant {
 	return w.tenants[pick(rng, slices.Sorted(maps.Keys(w.tenants)))]
 }
 
-// anyDeployment chooses one that exists; nil when there is none.
+// anyDeployment chooses an existing deployment; nil if there is none.
 func (w *world) anyDeployment(rng *rand.Rand) (*tenant, *deployment) {
 	t := w.anyTenant(rng)
 	names := slices.Sorted(maps.Keys(t.deployments))
@@ -73,7 +73,7 @@ func (w *world) anyDeployment(rng *rand.Rand) (*tenant, *deployment) {
 	return t, t.deployments[pick(rng, names)]
 }
 
-// commit pushes a change of one folder, and tells the server of it, mostly.
+// commit pushes a change of one folder, and usually notifies the server.
 func (w *world) commit(rng *rand.Rand, t *tenant, name string, f folder) {
 	w.tb.Helper()
 	w.gitUp()
@@ -119,7 +119,7 @@ func (w *world) varied(rng *rand.Rand, t *tenant, name string) folder {
 	return f
 }
 
-// freshFolder makes a folder that nobody has used.
+// freshFolder returns a new folder.
 func (w *world) freshFolder(rng *rand.Rand, t *tenant, deployment string) string {
 	name := fmt.Sprintf("%s-%d", deployment, w.ledger.histories[t.name].next())
 	w.commit(rng, t, name, w.varied(rng, t, name))
@@ -176,14 +176,14 @@ func (w *world) stepCreate(rng *rand.Rand) bool {
 		Name: name, Source: apiv1.Source{RepoURL: t.url, Path: d.folder, Revision: "main"}, Environment: d.env,
 		Policy: apiv1.NewPolicy{
 			Prune: &d.prune, Adopt: true, Manual: d.manual, PruneOnDetach: d.pruneLeave,
-			PruneLimit: &apiv1.PruneLimit{Objects: 1, Percent: 10}, // folders are small: two at once are many
+			PruneLimit: &apiv1.PruneLimit{Objects: 1, Percent: 10}, // folders are small: two deletions are many
 		},
 	})
 	return true
 }
 
-// inBackup reports whether a backup knows a deployment of a folder: restored, it would meet the
-// objects of another deployment there, which nobody can put right but a person.
+// inBackup reports whether a backup has a deployment of a folder: after a restore it would find the objects of
+// another deployment there, which only a person can resolve.
 func (w *world) inBackup(t *tenant, name string) bool {
 	return slices.ContainsFunc(w.backups, func(s snapshot) bool {
 		for _, d := range s.deployments[t.name] {
@@ -229,8 +229,8 @@ func (w *world) stepMove(rng *rand.Rand) bool {
 	return true
 }
 
-// leaving notes which agents may be told to delete what they have of a deployment, because they leave
-// its environment, for another one.
+// leaving records which agents may delete their objects of a deployment, because they leave its environment for
+// another one.
 func (w *world) leaving(d *deployment, env string) []*consent {
 	var out []*consent
 	for _, a := range w.agents {

@@ -17,14 +17,14 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
 )
 
-// patience is how long anything may take that is not what a run looks for.
+// patience is the time limit of everything that a run does not measure.
 const patience = 60 * time.Second
 
-// tenants and their agents. The environment "default" has all agents of a tenant, and one that is
-// named after the tenant only those of the blue ring.
+// tenants and their agents. The environment "default" has all agents of a tenant, and the one with the name of
+// the tenant only those of the blue ring.
 var tenants = map[string]int{"alpha": 3, "bravo": 2}
 
-// apps are the names that deployments of a tenant may have, behind the tenant's own.
+// apps are the names of deployments of a tenant, after the name of the tenant.
 var apps = []string{"web", "api", "db"}
 
 // world is everything that a run drives.
@@ -37,14 +37,14 @@ type world struct {
 	tenants map[string]*tenant
 	agents  map[string]*agent
 	backups []snapshot
-	frozen  map[string]bool             // places that are held, or may be: see stepFreeze
+	frozen  map[string]bool             // places that are suspended, or may be: see stepFreeze
 	stood   map[string]map[string]int64 // generations of the targets of such a place, from when it was held
-	limit   time.Duration               // how long everything may take to come to rest
+	limit   time.Duration               // time limit for the system to settle
 	began   time.Time
-	log     []string // the steps so far, for whoever has to find out what went wrong
+	log     []string // the steps so far, for debugging
 }
 
-// tenant is one as the server should know it, and what belongs to it outside.
+// tenant is the expected state of a tenant, with its external resources.
 type tenant struct {
 	name        string
 	viewer      string // token
@@ -56,7 +56,7 @@ type tenant struct {
 	ids         map[string]string // of rows of this tenant, by the paths that they are read at
 }
 
-// deployment is one as it was asked for.
+// deployment is the requested state of a deployment.
 type deployment struct {
 	name, folder, env                    string
 	prune, manual, suspended, pruneLeave bool
@@ -64,7 +64,7 @@ type deployment struct {
 	mark                                 time.Duration // a part of the policy that is another one after each edit of everything
 }
 
-// agent is one with its cluster. Its process may be down, or cut off.
+// agent is an agent with its cluster. Its process may be down, or disconnected.
 type agent struct {
 	name, tenant, ring string
 	cluster            *agentsim.Cluster
@@ -73,7 +73,7 @@ type agent struct {
 	stop               func() // nil while it is not connected
 }
 
-// snapshot is a backup and what the server should know after it was restored.
+// snapshot is a backup with the expected state of the server after a restore.
 type snapshot struct {
 	file        string
 	deployments map[string]map[string]deployment // by tenant and name
@@ -154,7 +154,7 @@ func (w *world) useToken(a *agent, token string) {
 	}
 }
 
-// connect lets an agent dial until it is disconnected; one that has no process gets one.
+// connect lets an agent connect until it is disconnected; it starts its process if necessary.
 func (w *world) connect(a *agent) {
 	w.tb.Helper()
 	if a.stop != nil {
@@ -182,7 +182,7 @@ func (w *world) disconnect(a *agent) {
 	}
 }
 
-// restart ends the process of an agent: the next one knows what the cluster remembers.
+// restart ends the process of an agent: the next one knows what the cluster stores.
 func (w *world) restart(a *agent) {
 	w.tb.Helper()
 	w.disconnect(a)

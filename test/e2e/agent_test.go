@@ -12,15 +12,16 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// testAgent is a running kedge-agent, started from its applied enrol manifest.
+// testAgent is a running kedge-agent, started from its applied enrollment manifest.
 type testAgent struct {
 	*rig.Process
-	name    string
-	pod     *localpod.Pod
-	cluster *testkit.Cluster
+	name      string
+	namespace string // only of an agent with a registration Secret
+	pod       *localpod.Pod
+	cluster   *testkit.Cluster
 }
 
-// enroll enrols an agent, applies its manifest, and starts it as the manifest says.
+// enroll enrolls an agent, applies its manifest, and starts it as the manifest says.
 func enroll(tb testing.TB, s *testServer, cluster *testkit.Cluster, req apiv1.EnrollAgent) *testAgent {
 	tb.Helper()
 	a := install(tb, s, cluster, req)
@@ -56,7 +57,7 @@ func apply(tb testing.TB, cluster *testkit.Cluster, name, manifest string) *test
 	return &testAgent{name: name, cluster: cluster, pod: pod}
 }
 
-// run starts the agent's process, again after a stop or kill.
+// run starts the process of the agent, or restarts it after a stop or kill.
 func (a *testAgent) run(tb testing.TB) {
 	tb.Helper()
 	p, err := rig.Start("kedge-agent "+a.name, a.pod.Command(context.WithoutCancel(tb.Context())), nil)

@@ -31,7 +31,7 @@ func valueOf(t *testing.T, cluster *testkit.Cluster, namespace, name string) str
 	return cluster.Kubectl(t, "-n", namespace, "get", "configmap", name, "--ignore-not-found", "-o", "jsonpath={.data.value}")
 }
 
-// deletionsIn leaves out what an agent keeps for itself.
+// deletionsIn omits the objects of the agent itself.
 func deletionsIn(requests []testkit.Request, namespace string) []testkit.Request {
 	return slices.DeleteFunc(deletions(requests), func(r testkit.Request) bool { return r.Namespace != namespace })
 }
@@ -62,11 +62,11 @@ func TestAGitLabUserMovesOverUnchanged(t *testing.T) {
 		t.Errorf("kedge agent config get (%v) says:\n%s", err, out)
 	}
 
-	// A number is nothing that a path could be, until somebody says where it is.
+	// A number cannot be resolved to a path until its URL is set.
 	wrong := config.push(t, map[string]string{path: strings.ReplaceAll(file, "mygroup/mysub/myproject", "4711") + "prune: maybe\n"})
 	s.awaitConfig(t, "from-gitlab", "Invalid", wrong)
 	out, err = s.kedge(t, "agent", "config", "get", "from-gitlab")
-	if err != nil || !strings.Contains(out, "line 9: prune: is not known here") || !strings.Contains(out, "the configuration that was applied before stays in force") {
+	if err != nil || !strings.Contains(out, "line 9: prune: is not a known key") || !strings.Contains(out, "the configuration that was applied before stays in force") {
 		t.Errorf("kedge agent config get (%v) says:\n%s", err, out)
 	}
 	mapped := config.push(t, map[string]string{path: strings.ReplaceAll(file, "mygroup/mysub/myproject", "4711")})
@@ -102,109 +102,155 @@ func TestAGitLabUserMovesOverUnchanged(t *testing.T) {
 	}
 }
 
+// fileConfig is an agent whose deployments a file in Git declares: web and old at first.
+type fileConfig struct {
+	*testServer
+	cluster *testkit.Cluster
+	agent   *testAgent
+	repo    *testRepo
+	ns      string
+	first   string           // the first commit
+	web     apiv1.Deployment // at the first commit
+}
+
+const byFile = ".kedge/agents/by-file/config.yaml"
+
+func newFileConfig(t *testing.T) *fileConfig {
+	t.Helper()
+	f := &fileConfig{cluster: testkit.SharedCluster(t), testServer: startServer(t), repo: newRepo(t)}
+	f.ns = f.cluster.Namespace(t)
+	f.agent = enroll(t, f.testServer, f.cluster, apiv1.EnrollAgent{Name: "by-file"})
+	files := map[string]string{byFile: "deployments:\n" + f.entry("web", "") + f.entry("old", "  onRemove: prune\n")}
+	for _, name := range []string{"web", "db", "old"} {
+		files[name+"/cm.yaml"] = configMap(f.ns, name, "one")
+	}
+	f.first = f.repo.push(t, files)
+	if out, err := f.kedge(t, "agent", "config", "set", "by-file", f.repo.url); err != nil {
+		t.Fatalf("kedge agent config set: %v\n%s", err, out)
+	}
+	f.repo.webhooks(t, f.testServer)
+	f.awaitConfig(t, "by-file", "Applied", f.first)
+	f.web = f.awaitDeployment(t, "by-file.web", healthyAt(f.first, 1))
+	f.awaitDeployment(t, "by-file.old", healthyAt(f.first, 1))
+	return f
+}
+
+// entry is the declaration of a deployment.
+func (f *fileConfig) entry(name, more string) string {
+	return fmt.Sprintf("- name: %s\n  source: {path: %s}\n  namespace: %s\n%s", name, name, f.ns, more)
+}
+
 // covers: F1, F2
 func TestAFileInGitIsFollowedLive(t *testing.T) {
 	t.Parallel()
-	cluster, s, repo := testkit.SharedCluster(t), startServer(t), newRepo(t)
-	ns := cluster.Namespace(t)
-	a := enroll(t, s, cluster, apiv1.EnrollAgent{Name: "by-file"})
-	const path = ".kedge/agents/by-file/config.yaml"
-	entry := func(name, more string) string {
-		return fmt.Sprintf("- name: %s\n  source: {path: %s}\n  namespace: %s\n%s", name, name, ns, more)
-	}
-	folder := func(name string) string { return name + "/cm.yaml" }
-	first := repo.push(t, map[string]string{
-		folder("web"): configMap(ns, "web", "one"), folder("db"): configMap(ns, "db", "one"), folder("old"): configMap(ns, "old", "one"),
-		path: "deployments:\n" + entry("web", "") + entry("old", "  onRemove: prune\n"),
-	})
-	if out, err := s.kedge(t, "agent", "config", "set", "by-file", repo.url); err != nil {
-		t.Fatalf("kedge agent config set: %v\n%s", err, out)
-	}
-	repo.webhooks(t, s)
-	s.awaitConfig(t, "by-file", "Applied", first)
-	web := s.awaitDeployment(t, "by-file.web", healthyAt(first, 1))
-	s.awaitDeployment(t, "by-file.old", healthyAt(first, 1))
+	f := newFileConfig(t)
+	f.refusesChangesByAPI(t)
+	f.ignoresAnInvalidFile(t)
+	f.addsAndRemoves(t)
+	f.editsAnEntry(t)
+	f.keepsEverythingWhenUnset(t)
+}
 
-	// No other door, and words that say which one.
-	d := tenantClient{Server: s.Server, tenant: "default"}
+// refusesChangesByAPI shows that the API refuses changes, with the file in the message.
+func (f *fileConfig) refusesChangesByAPI(t *testing.T) {
+	t.Helper()
+	d := tenantClient{Server: f.Server, tenant: "default"}
 	for method, body := range map[string]any{"PATCH": apiv1.UpdateDeployment{Namespace: new("other")}, "DELETE": nil} {
 		answer := d.want(t, 409, method, "deployments/by-file.web", body)
-		if text := string(answer.Body); !strings.Contains(text, path) || !strings.Contains(text, repo.url) {
+		if text := string(answer.Body); !strings.Contains(text, byFile) || !strings.Contains(text, f.repo.url) {
 			t.Errorf("%s is refused with %s", method, text)
 		}
 	}
+}
 
-	// A wrong file changes nothing at all.
-	wrong := repo.push(t, map[string]string{path: "deployments:\n" + entry("web", "  policy: {drift: fix}\n")})
-	c := s.awaitConfig(t, "by-file", "Invalid", wrong)
-	if len(c.Errors) != 1 || c.Errors[0].Field != "deployments[0].policy.drift" || c.Errors[0].Line != 5 || c.LiveCommit != first {
+func (f *fileConfig) ignoresAnInvalidFile(t *testing.T) {
+	t.Helper()
+	wrong := f.repo.push(t, map[string]string{byFile: "deployments:\n" + f.entry("web", "  policy: {drift: fix}\n")})
+	c := f.awaitConfig(t, "by-file", "Invalid", wrong)
+	if len(c.Errors) != 1 || c.Errors[0].Field != "deployments[0].policy.drift" || c.Errors[0].Line != 5 || c.LiveCommit != f.first {
 		t.Errorf("the configuration reads %+v", c)
 	}
-	if out, err := s.kedge(t, "get", "agents"); err != nil || !strings.Contains(out, "deployments[0].policy.drift") {
-		t.Errorf("kedge get agents (%v) does not say what is wrong:\n%s", err, out)
+	if out, err := f.kedge(t, "get", "agents"); err != nil || !strings.Contains(out, "deployments[0].policy.drift") {
+		t.Errorf("kedge get agents (%v) does not name the error:\n%s", err, out)
 	}
+}
 
-	// What is new starts, what is gone is pruned where it said so, the rest is left alone.
-	second := repo.push(t, map[string]string{path: "deployments:\n" + entry("web", "") + entry("db", "")})
-	s.awaitConfig(t, "by-file", "Applied", second)
-	s.awaitDeployment(t, "by-file.db", healthyAt(second, 1))
+// addsAndRemoves shows that new deployments start, that removed ones are pruned if the file demanded it, and that the others
+// do not change.
+func (f *fileConfig) addsAndRemoves(t *testing.T) {
+	t.Helper()
+	second := f.repo.push(t, map[string]string{byFile: "deployments:\n" + f.entry("web", "") + f.entry("db", "")})
+	f.awaitConfig(t, "by-file", "Applied", second)
+	f.awaitDeployment(t, "by-file.db", healthyAt(second, 1))
 	testkit.Eventually(t, patience, func(context.Context) error {
-		if got := valueOf(t, cluster, ns, "old"); got != "" {
+		if got := valueOf(t, f.cluster, f.ns, "old"); got != "" {
 			return errors.New("old is still there")
 		}
 		return nil
 	})
-	if now, err := s.deployment(t.Context(), "by-file.web"); err != nil || now.Targets[0].Generation != web.Targets[0].Generation || now.Spec != web.Spec {
-		t.Errorf("web was disturbed: %+v, %v", now, err)
-	}
+	f.undisturbed(t, f.web)
+}
 
-	// An entry that is edited is followed: the same deployment, with another folder and policy. The others are left alone.
-	db, err := s.deployment(t.Context(), "by-file.db")
+// undisturbed checks that a deployment was neither edited nor sent again.
+func (f *fileConfig) undisturbed(t *testing.T, was apiv1.Deployment) {
+	t.Helper()
+	now, err := f.deployment(t.Context(), was.Name)
+	if err != nil || now.Targets[0].Generation != was.Targets[0].Generation || now.SpecRevision != was.SpecRevision {
+		t.Errorf("%s was disturbed: %+v, %v", was.Name, now, err)
+	}
+}
+
+// editsAnEntry shows that an edited entry is the same deployment, with another folder and policy, and that the others do not
+// change.
+func (f *fileConfig) editsAnEntry(t *testing.T) {
+	t.Helper()
+	db, err := f.deployment(t.Context(), "by-file.db")
 	if err != nil {
 		t.Fatal(err)
 	}
 	uid := func() string {
-		return cluster.Kubectl(t, "-n", ns, "get", "configmap", "web", "-o", "jsonpath={.metadata.uid}")
+		return f.cluster.Kubectl(t, "-n", f.ns, "get", "configmap", "web", "-o", "jsonpath={.metadata.uid}")
 	}
 	was := uid()
-	edited := repo.push(t, map[string]string{
-		"next/cm.yaml": configMap(ns, "web", "edited"), "next/more.yaml": configMap(ns, "more", "edited"),
-		path: "deployments:\n" + strings.Replace(entry("web", "  policy: {drift: report}\n"), "path: web", "path: next", 1) + entry("db", ""),
+	edited := f.repo.push(t, map[string]string{
+		"next/cm.yaml": configMap(f.ns, "web", "edited"), "next/more.yaml": configMap(f.ns, "more", "edited"),
+		byFile: "deployments:\n" + strings.Replace(f.entry("web", "  policy: {drift: report}\n"), "path: web", "path: next", 1) + f.entry("db", ""),
 	})
-	s.awaitConfig(t, "by-file", "Applied", edited)
-	now := s.awaitDeployment(t, "by-file.web", healthyAt(edited, 1))
-	if now.ID != web.ID || now.Source.Path != "next" || now.Policy.Drift != "report" || now.Spec == web.Spec {
+	f.awaitConfig(t, "by-file", "Applied", edited)
+	now := f.awaitDeployment(t, "by-file.web", healthyAt(edited, 1))
+	if now.ID != f.web.ID || now.Source.Path != "next" || now.Policy.Drift != "report" || now.SpecRevision == f.web.SpecRevision {
 		t.Errorf("after its entry was edited web is %+v", now)
 	}
 	for name, want := range map[string]string{"web": "edited", "more": "edited", "db": "one"} {
-		if got := valueOf(t, cluster, ns, name); got != want {
+		if got := valueOf(t, f.cluster, f.ns, name); got != want {
 			t.Errorf("after the edit object %s is %q, want %q", name, got, want)
 		}
 	}
 	if got := uid(); got != was {
-		t.Errorf("an object that both folders hold was made anew: %s, and was %s", got, was)
+		t.Errorf("an object of both folders was recreated: %s, and was %s", got, was)
 	}
-	if after, err := s.deployment(t.Context(), "by-file.db"); err != nil || after.Targets[0].Generation != db.Targets[0].Generation || after.Spec != db.Spec {
-		t.Errorf("db was disturbed: %+v, %v", after, err)
-	}
+	f.undisturbed(t, db)
+}
 
-	// Without the setting everything stays.
-	before := len(a.writes(t))
-	if out, err := s.kedge(t, "agent", "config", "unset", "by-file"); err != nil {
+// keepsEverythingWhenUnset shows that objects stay when the agent has no configuration any more.
+func (f *fileConfig) keepsEverythingWhenUnset(t *testing.T) {
+	t.Helper()
+	before := len(f.agent.writes(t))
+	if out, err := f.kedge(t, "agent", "config", "unset", "by-file"); err != nil {
 		t.Fatalf("kedge agent config unset: %v\n%s", err, out)
 	}
 	for name, value := range map[string]string{"web": "edited", "db": "one"} {
-		s.awaitDeployment(t, "by-file."+name, func(d apiv1.Deployment) error {
+		f.awaitDeployment(t, "by-file."+name, func(d apiv1.Deployment) error {
 			if d.Sync != "Detached" {
 				return fmt.Errorf("it is %s", d.Sync)
 			}
 			return nil
 		})
-		if got := valueOf(t, cluster, ns, name); got != value {
+		if got := valueOf(t, f.cluster, f.ns, name); got != value {
 			t.Errorf("object %s is %q", name, got)
 		}
 	}
-	if deleted := deletionsIn(a.writes(t)[before:], ns); len(deleted) > 0 {
-		t.Errorf("letting go deleted %+v", deleted)
+	if deleted := deletionsIn(f.agent.writes(t)[before:], f.ns); len(deleted) > 0 {
+		t.Errorf("the release of the deployments deleted %+v", deleted)
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// authority is a CA of somebody else than the server.
+// authority is an external CA.
 type authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -47,7 +47,7 @@ func newAuthority(tb testing.TB) *authority {
 	return a
 }
 
-// issue makes a certificate for an address that is valid between two moments, counted from now.
+// issue issues a certificate for an address that is valid between two times, relative to now.
 func (a *authority) issue(tb testing.TB, address string, from, to time.Duration) (cert, key string) {
 	tb.Helper()
 	own := newKey(tb)
@@ -66,8 +66,7 @@ func (a *authority) issue(tb testing.TB, address string, from, to time.Duration)
 	return encodePEM("CERTIFICATE", der), encodePEM("PRIVATE KEY", raw)
 }
 
-// client trusts this authority. It makes a connection per request, so that each meets the
-// certificate that the server has then.
+// client trusts this authority. It opens a connection per request, so that each sees the current certificate.
 func (a *authority) client(tb testing.TB) *http.Client {
 	tb.Helper()
 	pool := x509.NewCertPool()
@@ -77,11 +76,11 @@ func (a *authority) client(tb testing.TB) *http.Client {
 	}}
 }
 
-// awaitCertificate waits until a server has noticed that its certificate was replaced.
+// awaitCertificate waits until a server has loaded its new certificate.
 func awaitCertificate(tb testing.TB, address, cert string) {
 	tb.Helper()
 	testkit.Eventually(tb, patience, func(ctx context.Context) error {
-		dialer := &tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} // only to look at it
+		dialer := &tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} // only to read it
 		conn, err := dialer.DialContext(ctx, "tcp", address)
 		if err != nil {
 			return err
@@ -107,7 +106,7 @@ func encodePEM(kind string, der []byte) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}))
 }
 
-// command runs a program with nothing of this process's environment but the way to other programs.
+// command runs a program without the environment of this process, except PATH.
 func command(program string, args ...string) *exec.Cmd {
 	cmd := exec.Command(program, args...)
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}

@@ -14,7 +14,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// cable is a way to an API server that can be cut.
+// cable is a connection to an API server that can be cut.
 type cable struct {
 	listener net.Listener
 	backend  string
@@ -74,8 +74,8 @@ func (c *cable) set(cut bool) {
 	}
 }
 
-// An agent that cannot reach its API server gives up leading, says so at the server, and goes on when
-// it can again.
+// An agent that cannot reach its API server stops leading, reports that to the server, and continues when it
+// can again.
 //
 // covers: D6, D7, O7
 func TestAgentGoesOnAfterItsClusterWasAway(t *testing.T) {
@@ -110,12 +110,12 @@ func TestAgentGoesOnAfterItsClusterWasAway(t *testing.T) {
 	p.await(t, "", podName(t, a))
 	s.awaitDeployment(t, "app", func(d apiv1.Deployment) error {
 		if d.Health != "Stale" || d.Targets[0].StaleSince.IsZero() {
-			return errors.New("nobody speaks for the cluster, and its deployment is not stale")
+			return errors.New("no replica leads, but the deployment is not stale")
 		}
 		return nil
 	})
 	if out, err := s.kedge(t, "get", "agents"); err != nil || !strings.Contains(out, "no leader") {
-		t.Errorf("kedge get agents does not show that nobody leads (%v):\n%s", err, out)
+		t.Errorf("kedge get agents does not show that no replica leads (%v):\n%s", err, out)
 	}
 	cluster.Kubectl(t, "-n", ns, "delete", "configmap", "cm-000")
 	way.set(false)

@@ -12,13 +12,13 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// covers: C13 (a build of any kind starts and enrols; an image that nobody has published is never named).
+// covers: C13 (a build of any kind starts and enrolls; an unpublished image is never used).
 // make check runs the demo with programs that Go has stamped itself.
-func TestBuildOfAnyKindEnrolsAnAgent(t *testing.T) {
+func TestBuildOfAnyKindEnrollsAnAgent(t *testing.T) {
 	t.Parallel()
 	t.Run("as it was built", func(t *testing.T) {
 		t.Parallel()
-		enrolsOnlyWithAnImage(t, filepath.Dir(binary(t, "kedge-server")))
+		enrollsOnlyWithAnImage(t, filepath.Dir(binary(t, "kedge-server")))
 	})
 	t.Run("stamped with a commit and edits", func(t *testing.T) {
 		t.Parallel()
@@ -33,15 +33,15 @@ func TestBuildOfAnyKindEnrolsAnAgent(t *testing.T) {
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("building: %v\n%s", err, out)
 		}
-		enrolsOnlyWithAnImage(t, bin)
+		enrollsOnlyWithAnImage(t, bin)
 	})
 }
 
-func enrolsOnlyWithAnImage(t *testing.T, bin string) {
+func enrollsOnlyWithAnImage(t *testing.T, bin string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	// The rig names an image, as an operator does; "" takes it back.
+	// The rig sets an image, like an operator; "" removes it.
 	s, err := rig.StartServer(ctx, rig.ServerConfig{
 		Binary: filepath.Join(bin, "kedge-server"), Listen: "127.0.0.1:0", DataDir: t.TempDir(), Args: []string{"--agent-image", ""},
 	})

@@ -18,12 +18,12 @@ func TestOneRepositoryToTwoClustersAndTwoRepositoriesToOne(t *testing.T) {
 	enroll(t, s, near, apiv1.EnrollAgent{Name: "cluster-near"})
 	enroll(t, s, far, apiv1.EnrollAgent{Name: "cluster-far"})
 	if a, b := clusterUID(t, s, "cluster-near"), clusterUID(t, s, "cluster-far"); a == "" || a == b {
-		t.Fatalf("two clusters are told as %q and %q", a, b)
+		t.Fatalf("two clusters have the UIDs %q and %q", a, b)
 	}
 	d := s.tenantClient(t, "default")
 	d.want(t, 201, "POST", "environments", apiv1.CreateEnvironment{Name: "only-near", Agents: []string{"cluster-near"}})
 
-	// One repository to both clusters, another one to the first beside it.
+	// One repository goes to both clusters, another one only to the first.
 	first := one.push(t, map[string]string{"cm.yaml": configMap("in-both", "shared", "one")})
 	other := two.push(t, map[string]string{"cm.yaml": configMap("in-both", "beside", "one")})
 	s.deploy(t, apiv1.CreateDeployment{Name: "shared", Source: apiv1.Source{RepoURL: one.url}})
@@ -35,10 +35,10 @@ func TestOneRepositoryToTwoClustersAndTwoRepositoriesToOne(t *testing.T) {
 	}
 	shows(t, near, "one", "-n", "in-both", "get", "configmap", "beside", "-o", "jsonpath={.data.value}")
 	if got := valueOf(t, far, "in-both", "beside"); got != "" {
-		t.Errorf("what is for one cluster is in the other: %q", got)
+		t.Errorf("an object for one cluster is in the other: %q", got)
 	}
 
-	// One repository is gone: the other one goes on, to both clusters.
+	// One repository is gone: the other one still works, in both clusters.
 	two.server.SetDown(true)
 	d.look(t, two.url)
 	d.await(t, "beside", says("Failed", ""))

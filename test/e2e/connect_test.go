@@ -11,8 +11,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// officeName is a name that no resolver knows (RFC 2606): only the proxy can lead there. A loopback
-// address would not do, since proxy settings never apply to those.
+// officeName is a name that no resolver knows (RFC 2606): only the proxy can resolve it. A loopback address
+// would not work, because proxy settings never apply to those.
 const officeName = "kedge.invalid"
 
 // covers: C2
@@ -37,7 +37,7 @@ func TestAgentConnectsThroughAProxy(t *testing.T) {
 			used: func(p *forwardProxy) int64 { return p.tunnels.Load() },
 		},
 		{
-			name: "grpcs", reason: "gRPC with TLS goes through a tunnel that nobody looks into",
+			name: "grpcs", reason: "gRPC with TLS goes through a tunnel that is not inspected",
 			address: "grpcs://" + officeName, variable: "HTTPS_PROXY", server: []string{"--tls-host", officeName}, allowH2: true,
 			used: func(p *forwardProxy) int64 { return p.tunnels.Load() },
 		},
@@ -54,7 +54,7 @@ func TestAgentConnectsThroughAProxy(t *testing.T) {
 			a.run(t)
 			a.awaitConnected(t, s)
 			if c.used(proxy) == 0 {
-				t.Fatalf("%s: the agent found another way than through the proxy", c.reason)
+				t.Fatalf("%s: the agent bypassed the proxy", c.reason)
 			}
 
 			first := repo.push(t, map[string]string{"cm.yaml": configMap(ns, "proxied", "one")})
@@ -68,7 +68,7 @@ func TestAgentConnectsThroughAProxy(t *testing.T) {
 	}
 }
 
-// The control of the test above: what the proxy lets through there is not everything.
+// The control of the test above: the proxy does not allow everything.
 //
 // covers: C2, C11
 func TestProxyWithoutHTTP2StopsGRPCAndTheAgentSaysSo(t *testing.T) {

@@ -10,8 +10,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit/browser"
 )
 
-// The console of a real server shows what happens as it happens, in a real browser: arrival,
-// mistakes, recovery, and an agent that was lost.
+// The console of a real server shows events as they happen, in a real browser: a deployment, errors, recovery,
+// and a lost agent.
 //
 // covers: A12, D7
 func TestConsoleShowsWhatHappens(t *testing.T) {

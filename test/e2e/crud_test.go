@@ -71,7 +71,7 @@ func TestEverythingCanBeCreatedReadChangedAndDeleted(t *testing.T) {
 	})
 }
 
-// created makes one, and finds it where the answer says and in the listing.
+// created creates a resource, and checks its location and the listing.
 func (n noun) created(t *testing.T, d tenantClient) (place string) {
 	t.Helper()
 	made := d.want(t, 201, "POST", n.list, n.create)
@@ -89,7 +89,7 @@ func (n noun) created(t *testing.T, d tenantClient) (place string) {
 	return place
 }
 
-// changed edits one: only what was read last can be, and the same edit twice is one.
+// changed edits a resource: only the last read state can be edited, and repeating an edit has no effect.
 func (n noun) changed(t *testing.T, d tenantClient, place string) {
 	t.Helper()
 	if n.unread {
@@ -102,7 +102,7 @@ func (n noun) changed(t *testing.T, d tenantClient, place string) {
 	if tag == "" || now == tag || now == "" {
 		t.Errorf("the ETag is %q, and %q after a change", tag, now)
 	}
-	// A deployment is touched by the server too, which is no edit: its ETag stays.
+	// The server also changes a deployment, which is not an edit: its ETag stays.
 	if same := d.want(t, 200, n.edit, place, n.change); n.name != "credential" && same.Header.Get("ETag") != now {
 		t.Errorf("the same edit again changes %s to %s: %s", now, same.Header.Get("ETag"), same.Body)
 	}
@@ -115,11 +115,11 @@ func (n noun) changed(t *testing.T, d tenantClient, place string) {
 	d.want(t, 422, n.edit, place, n.change, "If-Match", "three")
 }
 
-// deleted removes one, after which it is neither there nor listed.
+// deleted deletes a resource, and checks that it is neither readable nor listed.
 func (n noun) deleted(t *testing.T, d tenantClient, place string) {
 	t.Helper()
 	answer := d.want(t, n.gone, "DELETE", place, nil)
-	if n.gone == http.StatusAccepted { // without an agent it is done at once
+	if n.gone == http.StatusAccepted { // without an agent it is done immediately
 		if op := get[apiv1.Operation](t, d, answer.Header.Get("Location")); op.State != "Completed" || op.Action != "deployment.delete" {
 			t.Errorf("the operation of the deletion is %+v", op)
 		}
@@ -256,13 +256,13 @@ func TestSameRequestWithAKeyIsDoneOnce(t *testing.T) {
 		if list := get[apiv1.List[apiv1.Environment]](t, d, "environments"); len(list.Items) != 2 {
 			t.Errorf("there are %d environments", len(list.Items))
 		}
-		// A token is kept nowhere, so it cannot be told again; but no second agent is made either.
+		// A token is not stored, so it cannot be returned again; but no second agent is created either.
 		d.want(t, 201, "POST", "agents", apiv1.EnrollAgent{Name: "prod"}, "Idempotency-Key", "k3")
 		lost := d.want(t, 409, "POST", "agents", apiv1.EnrollAgent{Name: "prod"}, "Idempotency-Key", "k3")
-		if !strings.Contains(string(lost.Body), "shown once") {
-			t.Errorf("who has lost the answer with the token is told %s", lost.Body)
+		if !strings.Contains(string(lost.Body), "only in its response") {
+			t.Errorf("after a lost response with a token: %s", lost.Body)
 		}
-		// What was refused may be tried again.
+		// A refused request may be repeated.
 		bad := apiv1.CreateDeployment{Name: "web", Source: apiv1.Source{RepoURL: "https://git.example.com/x"}, Environment: "later"}
 		d.want(t, 422, "POST", "deployments?check=false", bad, "Idempotency-Key", "k2")
 		d.want(t, 201, "POST", "environments", apiv1.CreateEnvironment{Name: "later", Agents: []string{"prod"}})
@@ -273,7 +273,7 @@ func TestSameRequestWithAKeyIsDoneOnce(t *testing.T) {
 		if kept.Header.Get("Idempotency-Replayed") != "true" {
 			t.Error("a key is forgotten by a server that was killed")
 		}
-		// Keys of one caller are not those of another.
+		// Keys of different callers are independent.
 		other := d.role(t, "deployer")
 		if a := other.ask(t, "POST", "deployments?check=false", bad, "Idempotency-Key", "k2"); a.Code != 409 {
 			t.Errorf("another caller with the same key gets %d %s", a.Code, a.Body)

@@ -29,7 +29,7 @@ type testDatabase struct {
 	keys       string // key file of the servers that share it
 }
 
-// migrated is a database with its schema, which those of tests are copies of.
+// migrated is a migrated database; the databases of tests are copies of it.
 var migrated struct {
 	sync.Mutex
 	admin string
@@ -52,11 +52,11 @@ func newDatabase(tb testing.TB) *testDatabase {
 func skipShort(tb testing.TB) {
 	tb.Helper()
 	if testing.Short() {
-		tb.Skip("needs PostgreSQL, which -short leaves out")
+		tb.Skip("needs PostgreSQL, which -short excludes")
 	}
 }
 
-// furnish makes roles and schema in an empty database as an operator does.
+// furnish creates roles and schema in an empty database like an operator.
 func furnish(tb testing.TB, admin string) *testDatabase {
 	tb.Helper()
 	d := empty(tb, admin)
@@ -110,8 +110,8 @@ func as(tb testing.TB, admin, role string) string {
 	return u.String()
 }
 
-// crash ends every process of the PostgreSQL server at once, as a crash does, and starts it again. It
-// is for a server that a test has for itself.
+// crash kills all processes of the PostgreSQL server, like a crash, and restarts it. Use it only with a
+// separate server.
 func (d *testDatabase) crash(tb testing.TB) {
 	tb.Helper()
 	conn, err := pgx.Connect(tb.Context(), d.admin)
@@ -151,8 +151,8 @@ func onBoth(t *testing.T, test func(t *testing.T, s *testServer)) {
 	})
 }
 
-// again is a crash of the server and its next start. On PostgreSQL it is a stop, which others need
-// not wait for before they take over; what a kill does there is shown with several replicas.
+// again crashes and restarts the server. With PostgreSQL it is a stop, after which others need not wait before
+// they take over; tests with several replicas cover a kill.
 func (s *testServer) again(tb testing.TB) {
 	tb.Helper()
 	if slices.Contains(s.args, "--database") {

@@ -41,7 +41,7 @@ func TestAgentThatLeavesAnEnvironmentLetsGo(t *testing.T) {
 		return nil
 	})
 	if target := v.Targets[0]; target.DetachedAt.IsZero() || !strings.Contains(target.DetachedWhy, "eu") || len(target.Objects) != 1 || target.Objects[0].Name != "page" {
-		t.Errorf("what was let go is not listed: %+v", target)
+		t.Errorf("the detached target is not listed: %+v", target)
 	}
 	out, err := s.kedge(t, "status", "kept")
 	if err != nil || !strings.Contains(out, "Detached") {
@@ -59,7 +59,7 @@ func TestAgentThatLeavesAnEnvironmentLetsGo(t *testing.T) {
 			t.Errorf("the agent deleted %+v", r)
 		}
 	}
-	// Nobody manages it now: an edit stays, and nothing newer comes.
+	// It is unmanaged now: an edit stays, and nothing newer is applied.
 	repo.webhooks(t, s)
 	cluster.Kubectl(t, "-n", kept, "patch", "configmap", "page", "--type=merge", "-p", `{"data":{"other":"mine"}}`)
 	newer := repo.push(t, map[string]string{"kept/cm.yaml": configMap(kept, "page", "two"), "pruned/cm.yaml": configMap(pruned, "page", "two")})
@@ -78,10 +78,10 @@ func TestAgentThatLeavesAnEnvironmentLetsGo(t *testing.T) {
 	s.awaitDeployment(t, "kept", healthyAt(newer, 1))
 	s.awaitDeployment(t, "pruned", healthyAt(newer, 1))
 	if got := cluster.Kubectl(t, "-n", kept, "get", "configmap", "page", "-o", "jsonpath={.metadata.uid} {.data.value}"); got != uid+" two" {
-		t.Errorf("the object that was taken up again is %q, and was %s", got, uid)
+		t.Errorf("the object after the return is %q, and was %s", got, uid)
 	}
 	if deleted := deletions(a.writes(t)[before:]); len(deleted) > 0 {
-		t.Errorf("coming back cost deletions: %+v", deleted)
+		t.Errorf("the return caused deletions: %+v", deleted)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/apiv1"
 )
 
-// rendered is what kedge render says to a folder of files, which is no repository of Git.
+// rendered returns the output of kedge render for a folder that is not a Git repository.
 func rendered(t *testing.T, files map[string]string, path string, args ...string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -66,7 +66,7 @@ func TestTheServerRendersWhatTheCommandDoes(t *testing.T) {
 			d.want(t, 201, "POST", "deployments", apiv1.CreateDeployment{Name: tt.kind, Namespace: "shop", Source: tt.source})
 			v := d.await(t, tt.kind, healthyAt(commit, 1))
 			if v.Source.Detected != tt.kind {
-				t.Fatalf("it counts as %q", v.Source.Detected)
+				t.Fatalf("the kind is %q", v.Source.Detected)
 			}
 			// A chart has a digest for each kind of cluster that it is rendered for, which its revision names.
 			kept := get[apiv1.List[apiv1.Revision]](t, d, "deployments/"+tt.kind+"/revisions").Items

@@ -12,7 +12,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// doctor runs kedge doctor, and returns each finding with its next step, by what it is about, and its exit code.
+// doctor runs kedge doctor, and returns each finding with its next step, by subject, and its exit code.
 func (s *testServer) doctor(t *testing.T) (findings map[string]string, code int) {
 	t.Helper()
 	out, err := s.kedge(t, "doctor")
@@ -69,7 +69,7 @@ func TestDoctorOfAFleetNamesEveryTroubleAndWhatToDo(t *testing.T) {
 		t.Errorf("a fleet that is well: %d, %q", code, found)
 	}
 
-	// Everything at once: that one finding hides no other.
+	// Everything together: one finding hides no other.
 	d.want(t, 201, "POST", "agents", apiv1.EnrollAgent{Name: "doctor-never"})
 	deploy("broken", "well", apiv1.NewPolicy{})
 	deploy("nowhere", "well", apiv1.NewPolicy{})
@@ -89,8 +89,8 @@ func TestDoctorOfAFleetNamesEveryTroubleAndWhatToDo(t *testing.T) {
 		"deployments/broken":  {"problem ", "broken/cm.yaml", "next: kedge status broken"},
 		"deployments/nowhere": {"problem ", "nowhere", "next: kedge status nowhere"},
 		"deployments/drifts":  {"problem ", "next: kedge status drifts"},
-		"deployments/holds":   {"problem the deletion of 2 objects on 1 cluster waits to be confirmed; next: kedge deploy prunes holds"},
-		"deployments/lost":    {"problem nothing is known of 1 target since", "next: kedge status lost"},
+		"deployments/holds":   {"problem the deletion of 2 objects on 1 cluster waits for a confirmation; next: kedge deploy prunes holds"},
+		"deployments/lost":    {"problem the state of 1 target is unknown since", "next: kedge status lost"},
 	}
 	testkit.Eventually(t, patience, func(context.Context) error {
 		found, code := s.doctor(t)

@@ -17,13 +17,13 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// history is what happened to the ConfigMaps of a namespace, seen from outside.
+// history has the changes of the ConfigMaps of a namespace, observed from outside.
 type history struct {
 	mu   sync.Mutex
 	seen []string // "ADDED name uid", "DELETED name uid"
 }
 
-// watchConfigMaps begins to watch a namespace that is empty.
+// watchConfigMaps starts to watch an empty namespace.
 func watchConfigMaps(t *testing.T, cluster *testkit.Cluster, ns string) *history {
 	t.Helper()
 	events, err := cluster.Dynamic(t).Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).
@@ -47,7 +47,7 @@ func watchConfigMaps(t *testing.T, cluster *testkit.Cluster, ns string) *history
 	return h
 }
 
-// never fails when something that begins so has happened.
+// never fails the test if a change with this prefix has happened.
 func (h *history) never(t *testing.T, beginnings ...string) {
 	t.Helper()
 	h.mu.Lock()
@@ -132,7 +132,7 @@ func TestAnEditThatWaitsForGitDisturbsNothing(t *testing.T) {
 		s.awaitDeployment(t, "dr", inForce(commit))
 	}
 	h.never(t, "DELETED", "ADDED experiment")
-	// The agent does what the spec says: it is no longer a dry run.
+	// The agent follows the spec: it is no longer a dry run.
 	commit = repo.push(t, map[string]string{"a/prod-4.yaml": configMap(ns, "prod-4", "one")})
 	s.awaitDeployment(t, "dr", inForce(commit))
 	h.never(t, "DELETED", "ADDED experiment")

@@ -14,7 +14,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
 )
 
-// many makes n ConfigMaps with a value each, in one file.
+// many returns n ConfigMaps with a value each, in one file.
 func many(namespace string, n int, value string) string {
 	var b strings.Builder
 	for i := range n {
@@ -72,7 +72,7 @@ func TestBadCommitsDisturbNothingAndAreSeenWhereUsersLook(t *testing.T) {
 			t.Errorf("kedge status does not show %q:\n%s", text, out)
 		}
 		if got := values(t, cluster, ns); got["cm-a"] != "good" {
-			t.Errorf("what ran was disturbed: %v", got)
+			t.Errorf("the running state changed: %v", got)
 		}
 	}
 	t.Run("a manifest that is not YAML", func(t *testing.T) {
@@ -87,7 +87,7 @@ func TestBadCommitsDisturbNothingAndAreSeenWhereUsersLook(t *testing.T) {
 		repo.push(t, map[string]string{"app/README.md": gitserver.Deleted, "elsewhere/cm.yaml": configMap(ns, "cm-a", "moved")})
 		seen(t, "app")
 	})
-	t.Run("a repository that vanishes deletes nothing", func(t *testing.T) {
+	t.Run("a deleted repository deletes nothing", func(t *testing.T) {
 		repo.server.SetDown(true)
 		hook := s.webhook(t, repo.url)
 		if _, err := sendHook(t.Context(), hook.URL, hook.Secret, ""); err != nil {
@@ -149,13 +149,13 @@ spec:
 	shows(t, cluster, "3", "-n", ns, "get", "things."+group, "one", "-o", "jsonpath={.spec.size}")
 	testkit.Eventually(t, patience, func(context.Context) error {
 		if got := values(t, cluster, ns); len(got) != 1 {
-			return fmt.Errorf("the held prune was not made good: %v", got)
+			return fmt.Errorf("the held prune was not executed later: %v", got)
 		}
 		return nil
 	})
 }
 
-// A server that is killed in the middle of a sync loses nothing, and its second start keeps everything.
+// A server that is killed during a sync loses nothing, and its restart keeps everything.
 func TestServerKilledInTheMiddleOfASync(t *testing.T) {
 	t.Parallel()
 	cluster, s, repo := testkit.SharedCluster(t), startServer(t), newRepo(t)
@@ -170,15 +170,15 @@ func TestServerKilledInTheMiddleOfASync(t *testing.T) {
 		return nil
 	})
 	s.Kill()
-	second := repo.push(t, map[string]string{"app/cm.yaml": many(ns, 150, "2")}) // nobody is told
+	second := repo.push(t, map[string]string{"app/cm.yaml": many(ns, 150, "2")}) // without a webhook
 	s.restart(t)
 	a.awaitConnected(t, s)
 	s.awaitDeployment(t, "app", healthyAt(second, 1))
 	holds(t, cluster, ns, 150, "2")
 }
 
-// An agent that is killed in the middle of an apply, with a new bundle arriving while it is down,
-// leaves no orphan and deletes nothing wrongly.
+// An agent that is killed during an apply, with a new bundle arriving while it is down, leaves no orphan and
+// deletes nothing wrongly.
 func TestAgentKilledInTheMiddleOfAnApply(t *testing.T) {
 	t.Parallel()
 	cluster, s, repo := testkit.SharedCluster(t), startServer(t), newRepo(t)
@@ -236,7 +236,7 @@ func TestAbsenceCostsOneTransferAndIrrelevantCommitsCostNothing(t *testing.T) {
 	a.run(t)
 	s.awaitDeployment(t, "app", healthyAt(newest, 1))
 	if writes := writesTo(t, cluster, ns)[before:]; len(writes) != 1 {
-		t.Errorf("20 missed commits cost %d writes, not one: %+v", len(writes), writes)
+		t.Errorf("20 missed commits caused %d writes, not one: %+v", len(writes), writes)
 	}
 
 	before = len(writesTo(t, cluster, ns))
@@ -244,7 +244,7 @@ func TestAbsenceCostsOneTransferAndIrrelevantCommitsCostNothing(t *testing.T) {
 	relevant := repo.push(t, map[string]string{"app/cm.yaml": configMap(ns, "cm-a", "last")})
 	s.awaitDeployment(t, "app", healthyAt(relevant, 1))
 	if writes := writesTo(t, cluster, ns)[before:]; len(writes) != 1 {
-		t.Errorf("a relevant and an irrelevant commit cost %d writes, not one: %+v", len(writes), writes)
+		t.Errorf("a relevant and an irrelevant commit caused %d writes, not one: %+v", len(writes), writes)
 	}
 }
 

@@ -50,7 +50,7 @@ func (r *testRepo) push(tb testing.TB, files map[string]string) string {
 	return commit
 }
 
-// webhooks makes every push call the server, as a Git host does.
+// webhooks makes every push call the server, like a Git host.
 func (r *testRepo) webhooks(tb testing.TB, s *testServer) {
 	tb.Helper()
 	r.announce(tb, tenantClient{Server: s.Server, tenant: "default"})
@@ -66,13 +66,13 @@ func (r *testRepo) announce(tb testing.TB, d tenantClient) {
 			return
 		}
 		if code, err := sendHook(ctx, hook.URL, hook.Secret, ref); err != nil || code != http.StatusAccepted {
-			tb.Logf("webhook: %d, %v", code, err) // the server may be down on purpose
+			tb.Logf("webhook: %d, %v", code, err) // the server may be down intentionally
 		}
 	})
 	tb.Cleanup(func() { r.server.OnPush(nil) })
 }
 
-// webhook asks what the Git host of a repository has to be told.
+// webhook returns the webhook settings for the Git host of a repository.
 func (s *testServer) webhook(tb testing.TB, url string) apiv1.Webhook {
 	tb.Helper()
 	return tenantClient{Server: s.Server, tenant: "default"}.webhook(tb, url)

@@ -76,7 +76,7 @@ func TestPrivateRepositoriesOverHTTPSAndSSHNeedNoCredentialInTheCluster(t *testi
 	places := clusterContents(t, cluster)
 	places["files of the agent"] = filesBelow(t, filepath.Dir(filepath.Dir(a.flag(t, "token-file"))))
 	places["log of the agent"], places["environment of the agent"] = a.Log(), strings.Join(a.pod.Env, "\n")+strings.Join(a.pod.Args, "\n")
-	body := strings.Split(strings.TrimSpace(string(private)), "\n")[2] // a line of the key between the ends that all keys share
+	body := strings.Split(strings.TrimSpace(string(private)), "\n")[2] // a line of the key without the parts that all keys share
 	for what, secret := range map[string]string{"password": password, "private key": body} {
 		for place, text := range places {
 			if strings.Contains(text, secret) {
@@ -84,7 +84,7 @@ func TestPrivateRepositoriesOverHTTPSAndSSHNeedNoCredentialInTheCluster(t *testi
 			}
 		}
 	}
-	// What is there is found: otherwise the search would show nothing.
+	// The search must find existing data: otherwise it proves nothing.
 	for what, secret := range map[string]string{"the agent's token": a.secret(t), "what was applied": "two-"} {
 		found := false
 		for _, text := range places {
@@ -123,7 +123,7 @@ func clusterContents(t *testing.T, cluster *testkit.Cluster) map[string]string {
 	return out
 }
 
-// uncompressed is what is packed in data, if anything is.
+// uncompressed returns the uncompressed content of data, if any.
 func uncompressed(data []byte) string {
 	magic := []byte{0x28, 0xb5, 0x2f, 0xfd}
 	at := bytes.Index(data, magic)
@@ -135,7 +135,7 @@ func uncompressed(data []byte) string {
 		return ""
 	}
 	defer decoder.Close()
-	out, _ := decoder.DecodeAll(data[at:], nil) // what comes before an error counts, too
+	out, _ := decoder.DecodeAll(data[at:], nil) // content before an error counts, too
 	return string(out)
 }
 

@@ -44,7 +44,7 @@ func TestGrantedEnvironmentIsBoundedAndRevokedWithoutDeleting(t *testing.T) {
 	if v.Targets[0].Agent != "granted" {
 		t.Errorf("the target is on %q", v.Targets[0].Agent)
 	}
-	// Beyond the limits nothing is sent: the server refuses it, with the object's name.
+	// Nothing beyond the limits is sent: the server refuses it, with the name of the object.
 	for name, words := range map[string][]string{
 		"namespace": {beyond, "page"}, "kind": {"Secret", "limits"}, "cluster": {"Namespace", "cluster-scoped"},
 	} {
@@ -58,7 +58,7 @@ func TestGrantedEnvironmentIsBoundedAndRevokedWithoutDeleting(t *testing.T) {
 			t.Errorf("the agent was asked to write %+v", r)
 		}
 	}
-	// The owner sees its agent carry it, and nothing of the guest's.
+	// The owner sees the target on its agent, and nothing else of the guest.
 	if seen := get[apiv1.Agent](t, owner, "agents/granted"); seen.Targets == 0 {
 		t.Errorf("the owner's agent reads %+v", seen)
 	}
@@ -67,7 +67,7 @@ func TestGrantedEnvironmentIsBoundedAndRevokedWithoutDeleting(t *testing.T) {
 	}
 	guest.want(t, 403, "PUT", "grants/"+grant.ID, apiv1.UpdateGrant{})
 
-	// Wider limits heal without a commit; narrower ones stop syncs and delete nothing.
+	// Wider limits take effect without a commit; narrower ones stop syncs and delete nothing.
 	owner.want(t, 200, "PUT", "grants/"+grant.ID, apiv1.UpdateGrant{Limits: apiv1.Limits{Namespaces: []string{ns, beyond}, Kinds: []string{"ConfigMap"}}})
 	guest.await(t, "namespace", healthyAt(commit, 1))
 	before := len(a.writes(t))

@@ -14,7 +14,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// commented is a workload whose author cares for how it looks.
+// commented is a workload with comments and formatting.
 const commented = `# the shop window
 apiVersion: apps/v1
 kind: Deployment
@@ -82,7 +82,7 @@ func TestImageSetReachesTheCluster(t *testing.T) {
 		t.Errorf("the same again says\n%s", out)
 	}
 
-	t.Run("a protected branch gets a branch of its own", func(t *testing.T) {
+	t.Run("a protected branch leads to a separate branch", func(t *testing.T) {
 		hook := filepath.Join(repo.server.Dir(repo.name), "hooks", "update")
 		if err := errors.Join(os.MkdirAll(filepath.Dir(hook), 0o755), os.WriteFile(hook, []byte("#!/bin/sh\n[ $1 != refs/heads/main ] || { echo no pushes to main; exit 1; }\n"), 0o755)); err != nil {
 			t.Fatal(err)
@@ -103,7 +103,7 @@ func TestImageSetReachesTheCluster(t *testing.T) {
 			t.Errorf("what it would change: %v\n%s", err, out)
 		}
 	})
-	t.Run("a diff tells no secret", func(t *testing.T) {
+	t.Run("a diff shows no secret", func(t *testing.T) {
 		repo.inRemote(t, "branch", "before", first)
 		if out := run("diff", "app", "--to", "before"); !strings.Contains(out, `"nginx:1.29"`) || strings.Contains(out, "password") {
 			t.Errorf("the way back:\n%s", out)

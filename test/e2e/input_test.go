@@ -12,7 +12,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/apiv1"
 )
 
-// badInput is a request that is wrong in one field.
+// badInput is a request with one invalid field.
 type badInput struct {
 	method, path, body string
 	field              string // that the answer names
@@ -66,7 +66,7 @@ func badInputs(repoURL string) []badInput {
 	}
 }
 
-// everything reads all that a tenant and the fleet hold; what the server does by itself is left out.
+// everything reads all resources of a tenant and of the fleet, without the background work of the server.
 func everything(tb testing.TB, d tenantClient) map[string]string {
 	tb.Helper()
 	out := map[string]string{}
@@ -76,13 +76,13 @@ func everything(tb testing.TB, d tenantClient) map[string]string {
 		out[path] = string(d.want(tb, 200, "GET", path, nil).Body)
 	}
 	for _, v := range get[apiv1.List[apiv1.Agent]](tb, d, "agents").Items {
-		out["agent "+v.Name] = fmt.Sprint(v.Spec, v.Targets)
+		out["agent "+v.Name] = fmt.Sprint(v.SpecRevision, v.Targets)
 	}
 	for _, v := range get[apiv1.List[apiv1.Deployment]](tb, d, "deployments").Items {
-		out["deployment "+v.Name] = fmt.Sprint(v.Spec)
+		out["deployment "+v.Name] = fmt.Sprint(v.SpecRevision)
 	}
 	for _, v := range get[apiv1.List[apiv1.Repository]](tb, d, "repositories").Items {
-		out["repository "+v.URL] = fmt.Sprint(v.Spec)
+		out["repository "+v.URL] = fmt.Sprint(v.SpecRevision)
 	}
 	return out
 }

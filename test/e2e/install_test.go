@@ -17,7 +17,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
 )
 
-// piped runs the CLI and returns what a pipe behind it gets: standard output alone.
+// piped runs the CLI and returns its standard output.
 func (s *testServer) piped(tb testing.TB, args ...string) string {
 	tb.Helper()
 	cmd := exec.Command(binary(tb, "kedge"), append(args, "--server", s.URL)...)
@@ -52,7 +52,7 @@ func (s site) feed(tb testing.TB, manifest string, args ...string) string {
 	return out
 }
 
-// agent starts the installed agent as its manifest says.
+// agent starts the installed agent according to its manifest.
 func (s site) agent(tb testing.TB, server *testServer, name string) *testAgent {
 	tb.Helper()
 	pod, err := s.Pod(tb.Context(), name, binary(tb, "kedge-agent"), tb.TempDir())
@@ -65,7 +65,7 @@ func (s site) agent(tb testing.TB, server *testServer, name string) *testAgent {
 	return a
 }
 
-// enrollByHand is what the README says: kedge agent enroll … | kubectl apply -f -
+// enrollByHand runs the commands of the README: kedge agent enroll … | kubectl apply -f -
 func (s site) enrollByHand(tb testing.TB, server *testServer, name string, flags ...string) (manifest string) {
 	tb.Helper()
 	manifest = server.piped(tb, append([]string{"agent", "enroll", name}, flags...)...)
@@ -87,7 +87,7 @@ func (s site) enrollByHand(tb testing.TB, server *testServer, name string, flags
 	return manifest
 }
 
-// snapshot is what identifies objects and everything in them that a user has put there.
+// snapshot returns the identity of objects and everything that a user has put into them.
 func snapshot(tb testing.TB, c *testkit.Cluster, args ...string) string {
 	tb.Helper()
 	const fields = `jsonpath={range .items[*]}{.kind}/{.metadata.name} {.metadata.uid} {.metadata.resourceVersion} {.data}{"\n"}{end}`
@@ -119,7 +119,7 @@ func TestInstallUpgradeUninstallAndInstallAgain(t *testing.T) {
 	// Upgrade, by one command, while the agent runs.
 	upgrade := s.piped(t, "agent", "manifest", "lifecycle", "--image", "registry.example.com/kedge-agent:next")
 	if strings.Contains(upgrade, "kind: Secret") {
-		t.Errorf("the manifest for upgrades holds a Secret:\n%s", upgrade)
+		t.Errorf("the manifest for upgrades contains a Secret:\n%s", upgrade)
 	}
 	here.feed(t, upgrade, "apply")
 	shows(t, cluster, ":next", "-n", home, "get", "deployment", "kedge-agent", "-o", "jsonpath={.spec.template.spec.containers[0].image}")
@@ -135,8 +135,8 @@ func TestInstallUpgradeUninstallAndInstallAgain(t *testing.T) {
 		t.Errorf("upgrading has touched the application:\n%s", diff)
 	}
 
-	// Uninstall, by one command. The agent is left running: what it does while its rights and its
-	// inventory vanish under it must not harm anything.
+	// Uninstall with one command. The agent keeps running: its behavior while its permissions and its inventory
+	// are deleted must not harm anything.
 	here.feed(t, s.piped(t, "agent", "manifest", "lifecycle"), "delete")
 	if out := cluster.Kubectl(t, "get", "namespaces,clusterroles,clusterrolebindings", "-l", "kedge.dev/install=lifecycle", "-o", "name"); strings.TrimSpace(out) != "" {
 		t.Errorf("uninstalling has left %s", out)
@@ -148,7 +148,7 @@ func TestInstallUpgradeUninstallAndInstallAgain(t *testing.T) {
 		t.Errorf("uninstalling has touched the application:\n%s", diff)
 	}
 
-	// Install again, from the manifest that was kept: the same agent, the same objects.
+	// Install again, from the stored manifest: the same agent, the same objects.
 	here.feed(t, enrolled, "apply")
 	here.agent(t, s, "lifecycle")
 	s.awaitDeployment(t, "app", healthyAt(first, 1))
@@ -180,7 +180,7 @@ func TestLimitedAgentWritesOnlyInItsNamespaces(t *testing.T) {
 	here := newSite(t, cluster)
 	manifest := here.enrollByHand(t, s, "limited", "--namespaces", one+","+two)
 	if strings.Contains(manifest, "ClusterRole") {
-		t.Errorf("the manifest of a limited agent holds a ClusterRole:\n%s", manifest)
+		t.Errorf("the manifest of a limited agent contains a ClusterRole:\n%s", manifest)
 	}
 	account := "system:serviceaccount:kedge-agent-limited:kedge-agent"
 	for place, want := range map[string]string{one: "yes", two: "yes", foreign: "no", "kube-system": "no"} {

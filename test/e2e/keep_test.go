@@ -24,7 +24,7 @@ func TestDeploymentIsDeletedAndItsObjectsStay(t *testing.T) {
 	}
 	uid := cluster.Kubectl(t, "-n", kept, "get", "configmap", "page", "-o", "jsonpath={.metadata.uid}")
 
-	// Where nobody can be asked nothing is deleted, and what would be is said.
+	// Without a terminal nothing is deleted, and the effect is printed.
 	out, err := s.kedge(t, "deploy", "delete", "removed")
 	if err == nil || !strings.Contains(out, "1 object on 1 cluster") || !strings.Contains(out, "--yes") {
 		t.Errorf("without --yes: %v\n%s", err, out)
@@ -47,7 +47,7 @@ func TestDeploymentIsDeletedAndItsObjectsStay(t *testing.T) {
 	if got := cluster.Kubectl(t, "-n", kept, "get", "configmap", "page", "-o", "jsonpath={.metadata.uid} {.data.value}"); got != uid+" one" {
 		t.Errorf("the object is %q, and was %s", got, uid)
 	}
-	// Nobody manages it: an edit stays. Its name is free, and the next owner may adopt it.
+	// It is unmanaged: an edit stays. Its name is free, and the next owner may adopt it.
 	cluster.Kubectl(t, "-n", kept, "patch", "configmap", "page", "--type=merge", "-p", `{"data":{"value":"mine"}}`)
 	s.deploy(t, apiv1.CreateDeployment{Name: "kept", Source: apiv1.Source{RepoURL: repo.url, Path: "kept"}, Policy: apiv1.NewPolicy{Adopt: true, Force: true}})
 	s.awaitDeployment(t, "kept", healthyAt(commit, 1))

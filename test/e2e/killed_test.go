@@ -16,8 +16,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
 )
 
-// killedFleet is an agent that is killed at its requests, and a deployment of which every commit changes an object,
-// creates one, removes one and leaves one as it is.
+// killedFleet is an agent that is killed at its requests, and a deployment of which every commit changes,
+// creates, removes, and keeps an object.
 type killedFleet struct {
 	cluster *testkit.Cluster
 	server  *testServer
@@ -58,8 +58,8 @@ func (f *killedFleet) commit(t *testing.T) string {
 
 func (f *killedFleet) newest() string { return fmt.Sprintf("cm-new-%d", f.rounds) }
 
-// arm has the agent killed at its n-th write from now on: just before it is carried out, or just after and before the
-// agent has learnt of it. The channel is closed when the agent is dead.
+// arm kills the agent at its n-th write from now on: just before it is executed, or just after and before the
+// agent has the response. The channel is closed when the agent is dead.
 func (f *killedFleet) arm(n int, after bool) (dead <-chan struct{}) {
 	killed, count := make(chan struct{}), 0
 	f.proxy.Do(func(r *http.Request) *apiproxy.Fault {
@@ -76,13 +76,13 @@ func (f *killedFleet) arm(n int, after bool) (dead <-chan struct{}) {
 		if after && count == n {
 			return &apiproxy.Fault{HoldAnswer: killed}
 		}
-		return &apiproxy.Fault{Hold: make(chan struct{})} // never: who would have sent it is dead
+		return &apiproxy.Fault{Hold: make(chan struct{})} // never: its sender is dead
 	})
 	return killed
 }
 
-// round pushes a commit whose sync is interrupted at a write, and after it a newer one while the agent is dead if that
-// was carried out; false when the sync has no such write.
+// round pushes a commit whose sync is interrupted at a write, and then a newer one while the agent is dead if
+// the write was executed; false if the sync has no such write.
 func (f *killedFleet) round(t *testing.T, n int, after bool) bool {
 	t.Helper()
 	dead := f.arm(n, after)
@@ -103,7 +103,7 @@ func (f *killedFleet) round(t *testing.T, n int, after bool) bool {
 	})
 	f.proxy.Do(nil)
 	if reached && after {
-		commit = f.commit(t) // without what the interrupted one has created, which must not be forgotten
+		commit = f.commit(t) // without the object that the interrupted one has created, which must not be forgotten
 	}
 	if reached {
 		f.agent.run(t)
@@ -124,7 +124,7 @@ func TestAgentKilledAtEveryWriteOfASync(t *testing.T) {
 			f.check(t, fmt.Sprintf("killed at write %d (after: %t)", n, after), before)
 		}
 	}
-	// The inventory, two objects that are applied and one that is deleted, at least, each before and after.
+	// At least the inventory, two applied objects, and one deleted object, each before and after.
 	if t.Logf("%d kills", kills); kills < 2*5 {
 		t.Errorf("the agent was killed %d times, want it at each write of a sync", kills)
 	}
@@ -133,7 +133,7 @@ func TestAgentKilledAtEveryWriteOfASync(t *testing.T) {
 			t.Errorf("the agent has sent %s %s", r.Verb, r.URI)
 		}
 	}
-	// Nothing was forgotten: with the deployment all that is ours goes, and nothing else.
+	// Nothing was forgotten: deleting the deployment deletes all its objects, and nothing else.
 	f.server.call(t, http.MethodDelete, tenantPath+"/deployments/app", nil, nil)
 	testkit.Eventually(t, patience, func(context.Context) error {
 		left := uids(t, f.cluster, f.ns)
@@ -144,7 +144,7 @@ func TestAgentKilledAtEveryWriteOfASync(t *testing.T) {
 	})
 }
 
-// check compares what is there with what shall be there.
+// check compares the actual with the expected objects.
 func (f *killedFleet) check(t *testing.T, when string, before map[string]string) {
 	t.Helper()
 	want := map[string]string{"cm-foreign": "foreign", "cm-stays": "1", "cm-changes": fmt.Sprint(f.rounds), f.newest(): "new"}
@@ -157,7 +157,7 @@ func (f *killedFleet) check(t *testing.T, when string, before map[string]string)
 	after := uids(t, f.cluster, f.ns)
 	for _, name := range []string{"cm-foreign", "cm-stays", "cm-changes"} {
 		if before[name] != after[name] {
-			t.Fatalf("%s: %s was deleted and created anew", when, name)
+			t.Fatalf("%s: %s was deleted and created again", when, name)
 		}
 	}
 }

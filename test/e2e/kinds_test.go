@@ -13,7 +13,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// renders is how many builds of a kind the server has carried out, whatever came of them.
+// renders returns the number of builds of a kind, with any result.
 func (s *testServer) renders(tb testing.TB, kind string) float64 {
 	tb.Helper()
 	code, page, err := fetch(tb.Context(), http.DefaultClient, s.Health+"/metrics")
@@ -77,10 +77,11 @@ func TestKustomizeOverlayPerLabel(t *testing.T) {
 	}
 	shows(t, cluster, "1", "-n", ns, "get", "deployment", "eu-web", "-o", "jsonpath={.spec.replicas}")
 	if got := s.renders(t, "kustomize") - builds; got != 1 {
-		t.Errorf("a commit that touches one overlay costs %v builds", got)
+		t.Errorf("a commit that changes one overlay causes %v builds", got)
 	}
 
-	// What nobody reads, and a restart, build nothing: the plain deployment shows that all was looked at.
+	// A commit without relevant changes, and a restart, build nothing: the plain deployment shows that
+	// everything was evaluated.
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +92,7 @@ func TestKustomizeOverlayPerLabel(t *testing.T) {
 	}})
 	s.awaitDeployment(t, "plain", healthyAt(third, 2))
 	if got := s.renders(t, "kustomize"); got != 0 {
-		t.Errorf("a restart and a commit that nobody reads cost %v builds", got)
+		t.Errorf("a restart and an irrelevant commit cause %v builds", got)
 	}
 }
 
@@ -150,7 +151,7 @@ func TestChartIsInstalledAndUpgradedByCommits(t *testing.T) {
 	shows(t, cluster, "prod/on chart/2/"+version+"/true", page...)
 	shows(t, cluster, "2", "-n", ns, "get", "widgets."+ns+".example.com", "main", "-o", "jsonpath={.spec.size}")
 
-	// A commit that breaks the chart is told with its file, and disturbs nothing.
+	// A commit that breaks the chart is reported with its file, and has no other effect.
 	repo.push(t, map[string]string{"chart/templates/page.yaml": "{{ required \"the page needs a title\" .Values.title }}"})
 	broken := s.awaitDeployment(t, "shop", func(d apiv1.Deployment) error {
 		if !strings.Contains(d.SourceError, "the page needs a title") || !strings.Contains(d.SourceError, "page.yaml") {
@@ -159,7 +160,7 @@ func TestChartIsInstalledAndUpgradedByCommits(t *testing.T) {
 		return nil
 	})
 	if broken.Targets[0].Commit != second || broken.Commit != second {
-		t.Errorf("a broken commit was given out: %+v", broken.Targets[0])
+		t.Errorf("a broken commit was sent: %+v", broken.Targets[0])
 	}
 	shows(t, cluster, "prod/on chart/2/"+version+"/true", page...)
 }
@@ -196,10 +197,11 @@ func TestARenderThatHurtsTakesDownOnlyItself(t *testing.T) {
 	}
 	other.want(t, 201, "POST", "deployments", apiv1.CreateDeployment{Name: "good", Source: apiv1.Source{RepoURL: repo.url, Path: "good"}})
 	other.await(t, "good", healthyAt(first, 1))
-	// A tenant has a quarter of the four processes, so its four charts take four times the limit of one. With no such
-	// share they would take all processes, and the other tenant's would come after all of them.
+	// A tenant has a quarter of the four processes, so its four charts take four times the limit of one.
+	// Without such a share they would use all processes, and the other tenant's chart would come after all of
+	// them.
 	if !slices.ContainsFunc(endless, func(name string) bool { return get[apiv1.Deployment](t, d, "deployments/"+name).Sync != "Failed" }) {
-		t.Error("the other tenant waited until all charts of the first one were given up")
+		t.Error("the other tenant waited until all charts of the first one were stopped")
 	}
 	d.await(t, "good", healthyAt(first, 1))
 	for name, limit := range map[string]string{"a-endless": "--render-", "a-loop": "--render-timeout", "b-large": "--render-memory"} {

@@ -15,7 +15,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// takeover is until when another replica has to have taken over.
+// takeover is the time limit for another replica to take over.
 const takeover = 15 * time.Second
 
 // pair is two replicas of one agent.
@@ -26,7 +26,7 @@ type pair struct {
 	name     string
 }
 
-// enrollPair enrols an agent with two replicas and starts them, one after the other.
+// enrollPair enrolls an agent with two replicas and starts them, one after the other.
 func enrollPair(tb testing.TB, s *testServer, cluster *testkit.Cluster, name string) *pair {
 	tb.Helper()
 	p := &pair{server: s, cluster: cluster, replicas: map[string]*testAgent{}, name: name}
@@ -43,7 +43,7 @@ func enrollPair(tb testing.TB, s *testServer, cluster *testkit.Cluster, name str
 	return p
 }
 
-// roles returns which replica leads and which ones wait, as the server lists them.
+// roles returns the leading replica and the standbys, from the server.
 func (p *pair) roles(ctx context.Context) (leader string, standby []string, err error) {
 	v, err := p.server.agent(ctx, p.name)
 	if err != nil {
@@ -66,7 +66,7 @@ func (p *pair) roles(ctx context.Context) (leader string, standby []string, err 
 	return leader, standby, nil
 }
 
-// await waits until the roles are these; "" means any, or none.
+// await waits for these roles; "" means any, or none.
 func (p *pair) await(tb testing.TB, leader string, standby ...string) time.Time {
 	tb.Helper()
 	testkit.Eventually(tb, patience, func(ctx context.Context) error {
@@ -92,7 +92,7 @@ func TestTwoReplicasOfAnAgentTakeOverFromEachOther(t *testing.T) {
 	second := others[0]
 	out, err := s.kedge(t, "get", "agents")
 	if err != nil || !strings.Contains(out, "Standby") || !strings.Contains(out, first) || !strings.Contains(out, second) {
-		t.Errorf("kedge get agents does not tell the replicas apart (%v):\n%s", err, out)
+		t.Errorf("kedge get agents does not distinguish the replicas (%v):\n%s", err, out)
 	}
 	commit := repo.push(t, map[string]string{"cm.yaml": many(ns, 20, "1")})
 	s.deploy(t, apiv1.CreateDeployment{Name: "app", Source: apiv1.Source{RepoURL: repo.url}, Policy: unlimited()})
@@ -109,7 +109,7 @@ func TestTwoReplicasOfAnAgentTakeOverFromEachOther(t *testing.T) {
 	}
 	s.awaitDeployment(t, "app", healthyAt(commit, 1))
 	if strings.Contains(p.replicas[second].Log(), "desired state received") {
-		t.Error("the new leader was sent what it had found in the cluster")
+		t.Error("the new leader got a state that it had found in the cluster")
 	}
 	p.replicas[first].run(t)
 	p.await(t, second, first)
@@ -165,8 +165,8 @@ func TestLeaderThatIsPausedAppliesNothingAfterwards(t *testing.T) {
 	holds(t, cluster, ns, 40, "2")
 }
 
-// A bundle that arrives while the leader is killed in the middle of an apply leaves no orphan, and a
-// deletion that was asked for meanwhile is carried out by the other replica.
+// A bundle that arrives while the leader is killed during an apply leaves no orphan, and the other replica
+// executes a deletion that was requested in the meantime.
 //
 // covers: D6
 func TestLeaderKilledInTheMiddleOfAnApplyLeavesNoOrphan(t *testing.T) {

@@ -17,15 +17,15 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// lightFleet is agents without clusters, in this process: the real link, and an engine that takes
-// everything for applied. It is for tests in which no object of a cluster matters.
+// lightFleet is a set of agents without clusters, in this process: the real link, and an engine that treats
+// everything as applied. It is for tests without objects in a cluster.
 type lightFleet struct {
 	sim *agentsim.Fleet
 	dir string
 
 	mu    sync.Mutex
-	holds map[string]map[fleet.TargetID]fleet.Desired // what each agent was told last
-	told  int                                         // how often any of them was told something
+	holds map[string]map[fleet.TargetID]fleet.Desired // the last state of each agent
+	told  int                                         // number of states that agents got
 }
 
 // newLightFleet makes a fleet whose agents connect to host:port in plain text.
@@ -50,7 +50,7 @@ func (f *lightFleet) applied(a *agentsim.Agent, target fleet.TargetID, d fleet.D
 	f.holds[a.Replica][target] = d
 }
 
-// lacking counts the agents that do not hold each of these commits.
+// lacking counts the agents that do not have each of these commits.
 func (f *lightFleet) lacking(agents []string, commits []string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -70,7 +70,7 @@ func (f *lightFleet) lacking(agents []string, commits []string) int {
 	return lacking
 }
 
-// awaitCommits waits until every one of these agents holds each of these commits.
+// awaitCommits waits until every one of these agents has each of these commits.
 func (f *lightFleet) awaitCommits(tb testing.TB, limit time.Duration, agents []string, commits ...string) {
 	tb.Helper()
 	testkit.Eventually(tb, limit, func(context.Context) error {
@@ -88,14 +88,14 @@ type lightAgent struct {
 	stop        func()
 }
 
-// enroll enrols a light agent in a tenant and lets it run.
+// enroll enrolls a light agent in a tenant and runs it.
 func (f *lightFleet) enroll(tb testing.TB, d tenantClient, req apiv1.EnrollAgent) *lightAgent {
 	tb.Helper()
 	made := decode[apiv1.Enrollment](tb, d.want(tb, 201, "POST", "agents", req))
 	return f.run(tb, made.Agent.Name, made.Token)
 }
 
-// run lets an agent run that is enrolled already.
+// run runs an enrolled agent.
 func (f *lightFleet) run(tb testing.TB, name, token string) *lightAgent {
 	tb.Helper()
 	file := filepath.Join(f.dir, name)
@@ -119,7 +119,7 @@ func (f *lightFleet) run(tb testing.TB, name, token string) *lightAgent {
 	return &lightAgent{Agent: a, name: name, token: token, stop: stop}
 }
 
-// light starts a fleet of one agent at a server, for tests that need just any target.
+// light starts a fleet of one agent at a server, for tests that need any target.
 func light(tb testing.TB, d tenantClient, name string) *lightAgent {
 	tb.Helper()
 	a := newLightFleet(tb, hostPort(d.URL)).enroll(tb, d, apiv1.EnrollAgent{Name: name})
@@ -135,14 +135,14 @@ func (a *lightAgent) awaitReady(tb testing.TB) {
 // plainManifest is a ConfigMap for agents that apply nothing.
 func plainManifest(value string) string { return configMap("default", "page", value) }
 
-// pushTo makes a repository with one manifest at its root and returns it with the commit.
+// pushTo creates a repository with one manifest at its root and returns it with the commit.
 func pushTo(tb testing.TB, value string) (*testRepo, string) {
 	tb.Helper()
 	repo := newRepo(tb)
 	return repo, repo.push(tb, map[string]string{"cm.yaml": plainManifest(value)})
 }
 
-// await waits until check is content with a deployment of this tenant, and returns it.
+// await waits until check accepts a deployment of this tenant, and returns it.
 func (d tenantClient) await(tb testing.TB, name string, check func(apiv1.Deployment) error) apiv1.Deployment {
 	tb.Helper()
 	var v apiv1.Deployment
@@ -159,10 +159,10 @@ func (d tenantClient) await(tb testing.TB, name string, check func(apiv1.Deploym
 	return v
 }
 
-// says is content when a deployment reads so, with a message that contains text.
+// says accepts a deployment with this state and a message that contains text.
 func says(sync, text string) func(apiv1.Deployment) error {
 	return func(d apiv1.Deployment) error {
-		if d.Sync != sync || !strings.Contains(d.Message+" "+d.Held, text) {
+		if d.Sync != sync || !strings.Contains(d.Message+" "+d.Held.Text(), text) {
 			return fmt.Errorf("not %s with %q", sync, text)
 		}
 		return nil

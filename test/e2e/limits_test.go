@@ -16,7 +16,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// memory is the memory of a process in MiB: "VmRSS" is what it has now, "VmHWM" the most that it ever had.
+// memory returns the memory of a process in MiB: "VmRSS" is the current one, "VmHWM" the maximum.
 func memory(tb testing.TB, pid int, field string) int {
 	tb.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -36,7 +36,7 @@ func memory(tb testing.TB, pid int, field string) int {
 	return 0
 }
 
-// filterCombinations are queries that each need a text of SQL of their own, with 1 to 64 labels.
+// filterCombinations are queries that each need their own SQL text, with 1 to 64 labels.
 func filterCombinations() []string {
 	var out []string
 	for i := range 1000 {
@@ -59,7 +59,7 @@ func filterCombinations() []string {
 	return out
 }
 
-// list asks for deployments as often as the server takes it.
+// list lists deployments, as often as the server allows.
 func (d tenantClient) list(t *testing.T, query string) {
 	t.Helper()
 	testkit.Eventually(t, patience, func(context.Context) error {
@@ -113,7 +113,7 @@ func TestTooManyLabelFiltersAreRefused(t *testing.T) {
 	})
 }
 
-// memoryGroup makes a control group with a limit of memory and returns how to start a command in it.
+// memoryGroup creates a control group with a memory limit and returns how to start a command in it.
 func memoryGroup(tb testing.TB, bytes int) func(*exec.Cmd) *exec.Cmd {
 	tb.Helper()
 	const v1, v2 = "/sys/fs/cgroup/memory", "/sys/fs/cgroup"
@@ -145,7 +145,7 @@ func TestTheServerKeepsWithinItsControlGroup(t *testing.T) {
 	s.startAt(t, "127.0.0.1:0")
 	found := false
 	for _, line := range logLines(t, s.Process) {
-		if line["msg"] != "memory is divided" {
+		if line["msg"] != "memory plan" {
 			continue
 		}
 		found = true
@@ -157,7 +157,7 @@ func TestTheServerKeepsWithinItsControlGroup(t *testing.T) {
 	if !found {
 		t.Error("the server does not say how it divides its memory")
 	}
-	// What cannot hold does not start, and says why.
+	// A configuration that does not fit fails at the start, with the cause.
 	refused := &testServer{dir: t.TempDir(), wrap: memoryGroup(t, limit), args: []string{"--render-processes", "16", "--render-memory", "1Gi"}}
 	_, err := rig.StartServer(t.Context(), rig.ServerConfig{
 		Binary: binary(t, "kedge-server"), Listen: "127.0.0.1:0", DataDir: refused.dir, Args: refused.args, Wrap: refused.wrap,

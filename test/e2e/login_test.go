@@ -18,8 +18,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit/oidcserver"
 )
 
-// A person logs in from the CLI by an identity provider, and may do what the groups
-// of the login allow: no less, and no more.
+// A person logs in from the CLI through an identity provider, and may do exactly what the groups of the login
+// allow.
 func TestPersonLogsInByAnIdentityProvider(t *testing.T) {
 	t.Parallel()
 	provider := oidcserver.Start(t)
@@ -55,7 +55,7 @@ func TestPersonLogsInByAnIdentityProvider(t *testing.T) {
 	}
 	out, err := run("agent", "enroll", "edge").CombinedOutput()
 	if err == nil || strings.Contains(string(out), "kind: Secret") {
-		t.Errorf("a deployer could enrol an agent:\n%s", out)
+		t.Errorf("a deployer could enroll an agent:\n%s", out)
 	}
 	if out, err := run("get", "deployments", "--tenant", "default").CombinedOutput(); err == nil {
 		t.Errorf("a member of one tenant reads another:\n%s", out)
@@ -66,8 +66,7 @@ func TestPersonLogsInByAnIdentityProvider(t *testing.T) {
 	}
 }
 
-// loginWithBrowser starts the CLI, does what a person does with the address that it prints, and returns
-// what else the CLI has to say.
+// loginWithBrowser starts the CLI, opens the printed address like a person, and returns the rest of the output.
 func loginWithBrowser(t *testing.T, cmd *exec.Cmd, answer string) (string, error) {
 	t.Helper()
 	stderr, err := cmd.StderrPipe()
@@ -95,7 +94,7 @@ func loginWithBrowser(t *testing.T, cmd *exec.Cmd, answer string) (string, error
 
 var questionField = regexp.MustCompile(`name="question" value="([^"]+)"`)
 
-// confirm follows the address to the page that asks, looks for the code of the CLI there, and answers.
+// confirm follows the address to the confirmation page, checks the code of the CLI there, and confirms.
 func confirm(t *testing.T, address, code, answer string) {
 	t.Helper()
 	jar, err := cookiejar.New(nil)

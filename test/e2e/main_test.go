@@ -1,6 +1,6 @@
-// Package e2e_test runs the real programs against real control planes and real Git servers, from
-// outside: what a user can see is what is tested. Each test has a server of its own and shares one
-// cluster with the others, in namespaces of its own.
+// Package e2e_test runs the real programs against real control planes and real Git servers, as black boxes: it
+// tests what a user can see. Each test has its own server and shares one cluster with the others, in its own
+// namespaces.
 package e2e_test
 
 import (

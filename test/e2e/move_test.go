@@ -20,7 +20,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit/wirefault"
 )
 
-// uids reads what the ConfigMaps cm-* of a namespace are called in the cluster.
+// uids returns the UIDs of the ConfigMaps cm-* of a namespace.
 func uids(tb testing.TB, c *testkit.Cluster, namespace string) map[string]string {
 	tb.Helper()
 	out := map[string]string{}
@@ -34,8 +34,8 @@ func uids(tb testing.TB, c *testkit.Cluster, namespace string) map[string]string
 	return out
 }
 
-// fleetOfTwo is two deployments, a and b, on one agent behind a network with faults. Object cm-moves belongs to one
-// of them.
+// fleetOfTwo has two deployments, a and b, on one agent behind a network with faults. Object cm-moves belongs
+// to one of them.
 type fleetOfTwo struct {
 	cluster *testkit.Cluster
 	server  *testServer
@@ -77,14 +77,14 @@ func (f *fleetOfTwo) files() map[string]string {
 	return out
 }
 
-// unmoved waits until both deployments are at a commit, and sees every object as it was.
+// unmoved waits until both deployments are at a commit, and checks that no object was recreated.
 func (f *fleetOfTwo) unmoved(t *testing.T, commit string, before map[string]string) {
 	t.Helper()
 	for _, name := range []string{"a", "b"} {
 		f.server.awaitDeployment(t, name, healthyAt(commit, 1))
 	}
 	if diff := cmp.Diff(before, uids(t, f.cluster, f.ns)); diff != "" {
-		t.Errorf("objects were deleted and created anew (-before +after):\n%s", diff)
+		t.Errorf("objects were deleted and created again (-before +after):\n%s", diff)
 	}
 	shows(t, f.cluster, f.holder, "-n", f.ns, "get", "configmap", "cm-moves", "-o", "jsonpath={.metadata.annotations.kedge\\.dev/deployment}")
 }
@@ -99,7 +99,7 @@ func TestAnObjectThatMovesIsNeverDeletedWhereverTheStreamFails(t *testing.T) {
 		"stalls for long": func() bool {
 			select {
 			case <-t.Context().Done():
-			case <-time.After(400 * time.Millisecond): // what a network does
+			case <-time.After(400 * time.Millisecond): // a network delay
 			}
 			return true
 		},
@@ -116,12 +116,13 @@ func TestAnObjectThatMovesIsNeverDeletedWhereverTheStreamFails(t *testing.T) {
 		},
 	} {
 		for frame := 1; frame <= frames; frame++ {
-			happened := make(chan struct{})
-			f.wire.Arm(frame, func() bool { defer close(happened); return fault() })
+			begun, happened := make(chan struct{}), make(chan struct{})
+			f.wire.Arm(frame, func() bool { close(begun); defer close(happened); return fault() })
 			commit := f.repo.push(t, f.files())
 			if strings.HasPrefix(name, "ends") {
 				select {
-				case <-happened:
+				case <-begun:
+					<-happened
 				case <-time.After(2 * time.Second): // there were fewer frames
 					f.wire.Arm(0, nil)
 				}
@@ -148,7 +149,7 @@ func TestAnObjectThatAnotherDeploymentWantsAndDoesNotTakeIsHeld(t *testing.T) {
 			if err := f.server.Call(ctx, http.MethodGet, tenantPath+"/deployments/a/held-prunes", nil, &list); err != nil {
 				return err
 			}
-			if len(list.Items) != 1 || list.Items[0].Object != "ConfigMap "+f.ns+"/cm-moves" || !strings.Contains(list.Items[0].Reason, reason) || !list.Items[0].Current {
+			if len(list.Items) != 1 || list.Items[0].Object != "ConfigMap "+f.ns+"/cm-moves" || !strings.Contains(list.Items[0].Message, reason) || !list.Items[0].Current {
 				return fmt.Errorf("held: %+v, want cm-moves because %q", list.Items, reason)
 			}
 			return nil
@@ -195,7 +196,7 @@ func TestAnObjectThatAnotherDeploymentWantsAndDoesNotTakeIsHeld(t *testing.T) {
 			f.unmoved(t, commit, before)
 		})
 	}
-	// Confirmed by name it goes, although b wants it.
+	// Confirmed by name it is deleted, although b wants it.
 	if out, err := f.server.kedge(t, "deploy", "suspend", "b"); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -292,7 +293,7 @@ func TestHundredsOfMovesAmongHundredsOfDeployments(t *testing.T) {
 			s.awaitDeployment(t, fmt.Sprintf("app-%03d", d), healthyAt(commit, 1))
 		}
 		if diff := cmp.Diff(before, uids(t, cluster, ns)); diff != "" {
-			t.Fatalf("objects were deleted and created anew (-before +after):\n%s", diff)
+			t.Fatalf("objects were deleted and created again (-before +after):\n%s", diff)
 		}
 	}
 }

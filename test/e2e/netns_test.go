@@ -21,7 +21,7 @@ import (
 // network is a network namespace with one cable to this one, and no route to anywhere else.
 type network struct{ name, inside, outside string }
 
-// newNetwork makes one, or skips the test where that is not possible. It is removed at the end.
+// newNetwork creates a network, or skips the test if that is not possible. It is removed at the end.
 func newNetwork(tb testing.TB) network {
 	tb.Helper()
 	if os.Geteuid() != 0 {
@@ -38,8 +38,8 @@ func newNetwork(tb testing.TB) network {
 		tb.Skipf("making a network namespace is refused here: %v: %s", err, out)
 	}
 	tb.Cleanup(func() {
-		// Removing the namespace removes its end of the cable, and that the other one; a test that
-		// ended in between has only one of them.
+		// Removing the namespace removes its end of the cable and thereby the other one; an interrupted test
+		// has only one of them.
 		_ = exec.Command("ip", "link", "del", near).Run()
 		if out, err := exec.Command("ip", "netns", "del", n.name).CombinedOutput(); err != nil {
 			tb.Errorf("removing network namespace %s: %v: %s", n.name, err, out)
@@ -84,8 +84,7 @@ func freeSubnet(tb testing.TB) (one, two string) {
 	}
 }
 
-// enter makes a command run inside, with nothing of this process's environment that could lead it
-// to a cluster.
+// enter runs a command inside, without environment variables that could lead it to a cluster.
 func (n network) enter(cmd *exec.Cmd) *exec.Cmd {
 	inside := exec.Command("ip", append([]string{"netns", "exec", n.name}, cmd.Args...)...)
 	inside.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + os.TempDir()}
@@ -178,8 +177,8 @@ func sameFile(tb testing.TB, content []byte, file string) bool {
 	return bytes.Equal(bytes.TrimSpace(content), bytes.TrimSpace(other))
 }
 
-// checkNoClusterCredential looks through everything that the server keeps. known is a word that it
-// has to find, so that a search that reads nothing is noticed.
+// checkNoClusterCredential searches all data of the server. known must be found, so that a search that reads
+// nothing is noticed.
 func checkNoClusterCredential(tb testing.TB, s *testServer, a *testAgent, known string) {
 	tb.Helper()
 	token, err := os.ReadFile(filepath.Join(filepath.Dir(a.flag(tb, "kubeconfig")), "serviceaccount-token"))
@@ -211,7 +210,7 @@ func checkNoClusterCredential(tb testing.TB, s *testServer, a *testAgent, known 
 		found = found || bytes.Contains(content, []byte(known))
 		for what, text := range forbidden {
 			if bytes.Contains(content, []byte(text)) {
-				tb.Errorf("the server keeps %s in %s", what, entry.Name())
+				tb.Errorf("the server stores %s in %s", what, entry.Name())
 			}
 		}
 		return err
@@ -220,6 +219,6 @@ func checkNoClusterCredential(tb testing.TB, s *testServer, a *testAgent, known 
 		tb.Fatal(err)
 	}
 	if !found {
-		tb.Errorf("the search finds not even %q: it is no proof", known)
+		tb.Errorf("the search does not find %q: it proves nothing", known)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// awaitSample waits until a series of a /metrics page has a value.
+// awaitSample waits until a metric has a value.
 func awaitSample(tb testing.TB, base, series string, want func(float64) bool) {
 	tb.Helper()
 	testkit.Eventually(tb, patience, func(ctx context.Context) error {
@@ -43,7 +43,7 @@ func TestHealthAndMetricsOnBothSides(t *testing.T) {
 	health := a.health(t)
 	for _, base := range []string{s.Health, health} {
 		for _, path := range []string{"/livez", "/readyz"} {
-			// The server knows of the connection a moment before the agent is ready to work.
+			// The server has the connection shortly before the agent is ready.
 			testkit.Eventually(t, patience, func(ctx context.Context) error {
 				code, body, err := fetch(ctx, http.DefaultClient, base+path)
 				if err == nil && code != http.StatusOK {
@@ -71,7 +71,7 @@ func TestHealthAndMetricsOnBothSides(t *testing.T) {
 	first := repo.push(t, map[string]string{"cm.yaml": configMap(ns, "measured", "one")})
 	s.deploy(t, apiv1.CreateDeployment{Name: "measured", Source: apiv1.Source{RepoURL: repo.url}})
 	s.awaitDeployment(t, "measured", healthyAt(first, 1))
-	awaitSample(t, s.Health, "kedge_push_to_committed_seconds_count", is(0)) // nobody has announced a push yet
+	awaitSample(t, s.Health, "kedge_push_to_committed_seconds_count", is(0)) // no push was announced yet
 	repo.webhooks(t, s)
 	second := repo.push(t, map[string]string{"cm.yaml": configMap(ns, "measured", "two")})
 	s.awaitDeployment(t, "measured", healthyAt(second, 1))
@@ -117,7 +117,7 @@ func TestLogsSayWhatTheyAreAboutAndHoldNoSecret(t *testing.T) {
 	for _, p := range []*rig.Process{s.Process, a.Process} {
 		for what, secret := range secrets {
 			if strings.Contains(p.Log(), secret) {
-				t.Errorf("the log of %s holds %s", p.Name(), what)
+				t.Errorf("the log of %s contains %s", p.Name(), what)
 			}
 		}
 	}
@@ -127,7 +127,7 @@ func TestLogsSayWhatTheyAreAboutAndHoldNoSecret(t *testing.T) {
 	}
 	for _, line := range append(server, agent...) {
 		if line["level"] == "ERROR" {
-			t.Errorf("what a user does wrong is logged as an error of ours: %v", line)
+			t.Errorf("a user error is logged as an internal error: %v", line)
 		}
 	}
 	if !mentions(server, broken, func(line map[string]any) bool { return line[obs.KeyUserError] == true }) {
@@ -135,7 +135,7 @@ func TestLogsSayWhatTheyAreAboutAndHoldNoSecret(t *testing.T) {
 	}
 }
 
-// misuse makes mistakes with secrets and returns every secret that has been about.
+// misuse makes mistakes with secrets and returns all secrets that were used.
 func misuse(t *testing.T, s *testServer, a *testAgent, repo *testRepo) map[string]string {
 	t.Helper()
 	agentToken, err := os.ReadFile(a.flag(t, "token-file"))
@@ -181,8 +181,8 @@ func mentions(lines []map[string]any, commit string, check func(map[string]any) 
 	return false
 }
 
-// checkSyncLines looks at the lines about a commit: there is one that names all of tenant, agent
-// and deployment, and none names something else than their names.
+// checkSyncLines checks the log lines about a commit: one has tenant, agent, and deployment, and none has wrong
+// names.
 func checkSyncLines(t *testing.T, side string, lines []map[string]any, commit string) {
 	t.Helper()
 	want := map[string]string{obs.KeyTenant: "default", obs.KeyAgent: "logged", obs.KeyDeployment: "logged"}

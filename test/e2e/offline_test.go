@@ -12,7 +12,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// awaitKept waits until the cluster holds what an agent needs to go on with n targets by itself.
+// awaitKept waits until the cluster stores what an agent needs to continue with n targets without a server.
 func (a *testAgent) awaitKept(tb testing.TB, n int) {
 	tb.Helper()
 	testkit.Eventually(tb, patience, func(context.Context) error {
@@ -70,18 +70,18 @@ func TestAgentHealsDriftAfterARestartWithoutItsServer(t *testing.T) {
 	a.awaitConnected(t, s)
 	s.awaitDeployment(t, "app", healthyAt(commit, 1))
 	if strings.Contains(a.Log(), "desired state received") {
-		t.Error("the server has sent again what the agent had kept")
+		t.Error("the server has sent a cached state again")
 	}
 	if len(kept(before)) == 0 {
 		t.Fatalf("what the agent keeps is %q", before)
 	}
-	// Only the inventory of recreated objects has changed: what is kept was written once.
+	// Only the inventory of recreated objects has changed: the cache was written once.
 	if diff := cmp.Diff(kept(before), kept(own())); diff != "" {
 		t.Errorf("what is kept was written again:\n%s", diff)
 	}
 }
 
-// kept are the lines of a snapshot that are of what an agent keeps for when its server is away.
+// kept returns the lines of a snapshot that belong to the offline cache.
 func kept(snapshot string) (out []string) {
 	for line := range strings.Lines(snapshot) {
 		if strings.HasPrefix(line, "Secret/kedge-offline-") {

@@ -13,7 +13,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// fetch reads a URL as nobody in particular, as a probe or a monitoring system does.
+// fetch reads a URL without authentication, like a probe or a monitoring system.
 func fetch(ctx context.Context, client *http.Client, url string) (code int, body string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -28,7 +28,7 @@ func fetch(ctx context.Context, client *http.Client, url string) (code int, body
 	return res.StatusCode, string(text), err
 }
 
-// health is the base URL of the health and metrics of a running agent, which it tells at its start.
+// health returns the base URL of the health endpoints of a running agent, from its log.
 func (a *testAgent) health(tb testing.TB) string {
 	tb.Helper()
 	var address string

@@ -9,8 +9,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// ownerPolicy makes the ConfigMap in which the owner of a cluster says what an agent must not do, and lets
-// the agent's pod see it as a kubelet would.
+// ownerPolicy writes the ConfigMap with the policy of the cluster owner, and updates the mount of the agent
+// like a kubelet.
 func (a *testAgent) ownerPolicy(tb testing.TB, policy string) {
 	tb.Helper()
 	a.cluster.Apply(tb, fmt.Sprintf(`
@@ -47,7 +47,7 @@ func TestOwnerOfAClusterForbidsWithoutARestart(t *testing.T) {
 	s.awaitDeployment(t, "secret", says("Failed", "the owner of this cluster does not allow kind Secret"))
 	s.awaitDeployment(t, "own", says("Failed", "never changes its own installation"))
 
-	a.ownerPolicy(t, "deletions: [") // a mistake lifts nothing
+	a.ownerPolicy(t, "deletions: [") // an invalid file lifts nothing
 	a.ownerPolicy(t, "kinds: {exclude: [ConfigMap]}")
 	s.awaitDeployment(t, "secret", healthyAt(commit, 1))
 	repo.push(t, map[string]string{"page/cm.yaml": configMap(ns, "page", "two")})
@@ -61,7 +61,7 @@ func TestOwnerOfAClusterForbidsWithoutARestart(t *testing.T) {
 			t.Errorf("the agent was asked to write the policy: %+v", r)
 		}
 	}
-	// At the start there is no policy before that could stay in force.
+	// At the start there is no earlier policy that could stay in force.
 	if err := a.Stop(); err != nil {
 		t.Error(err)
 	}
@@ -73,7 +73,7 @@ func TestOwnerOfAClusterForbidsWithoutARestart(t *testing.T) {
 	}
 }
 
-// covers: A18 (with the rights of the enrol manifest of a limited agent)
+// covers: A18 (with the permissions of the enrollment manifest of a limited agent)
 func TestLimitedAgentActsAsAServiceAccount(t *testing.T) {
 	t.Parallel()
 	cluster, s, repo := testkit.SharedCluster(t), startServer(t), newRepo(t)

@@ -68,7 +68,7 @@ func TestCommitReachesTheClusterAndItsStatusComesBack(t *testing.T) {
 		s.awaitDeployment(t, "app", healthyAt(second, 1))
 		shows(t, cluster, "3", "-n", ns, "get", "deployment", "web", "-o", "jsonpath={.spec.replicas}")
 	})
-	t.Run("a managed field edited by hand is restored, another one is kept", func(t *testing.T) {
+	t.Run("a manually edited managed field is restored, another one is kept", func(t *testing.T) {
 		cluster.Kubectl(t, "-n", ns, "annotate", "configmap", "page", "mine=kept")
 		cluster.Kubectl(t, "-n", ns, "patch", "configmap", "page", "--type=merge", "-p", `{"data":{"value":"edited"}}`)
 		shows(t, cluster, "one", "-n", ns, "get", "configmap", "page", "-o", "jsonpath={.data.value}")
@@ -78,7 +78,7 @@ func TestCommitReachesTheClusterAndItsStatusComesBack(t *testing.T) {
 			t.Errorf("the event names %q on %q", e.Deployment, e.Agent)
 		}
 	})
-	t.Run("an object deleted by hand is recreated", func(t *testing.T) {
+	t.Run("a manually deleted object is recreated", func(t *testing.T) {
 		cluster.Kubectl(t, "-n", ns, "delete", "deployment", "web")
 		shows(t, cluster, "3", "-n", ns, "get", "deployment", "web", "-o", "jsonpath={.spec.replicas}")
 	})
@@ -113,7 +113,8 @@ func TestTwoAgentsInOneClusterAndSeveralRepositories(t *testing.T) {
 	b := enroll(t, s, cluster, apiv1.EnrollAgent{Name: "two-b"})
 	one := newRepo(t)
 	two := newRepoOn(t, one.server, "more")
-	// One repository to one agent, another to both: cluster-wide agents side by side need namespaces of their own.
+	// One repository goes to one agent, another to both: cluster-wide agents in one cluster need separate
+	// namespaces.
 	for _, env := range []apiv1.CreateEnvironment{{Name: "only-a", Agents: []string{"two-a"}}, {Name: "only-b", Agents: []string{"two-b"}}} {
 		s.call(t, http.MethodPost, tenantPath+"/environments", env, nil)
 	}
@@ -139,13 +140,13 @@ func TestTwoAgentsInOneClusterAndSeveralRepositories(t *testing.T) {
 	}
 	ca, cb := va.Connections[0], vb.Connections[0]
 	if va.ID == vb.ID || ca.Replica == cb.Replica || ca.ClusterUID != cb.ClusterUID || ca.ClusterUID == "" {
-		t.Errorf("two agents of one cluster are not told apart: %+v, %+v", ca, cb)
+		t.Errorf("two agents of one cluster are not distinguished: %+v, %+v", ca, cb)
 	}
 	out, err := s.kedge(t, "get", "agents")
 	if err != nil || !strings.Contains(out, "two-a") || !strings.Contains(out, "two-b") {
 		t.Errorf("kedge get agents: %v\n%s", err, out)
 	}
-	// Each agent touches its own only: stopping one leaves the other's drift healed by nobody else.
+	// Each agent changes only its own objects: if one is stopped, the other does not correct its drift.
 	if err := a.Stop(); err != nil {
 		t.Error(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/apiv1"
 )
 
-// poll asks as a program does that knows nothing but HTTP, and returns status, ETag and body.
+// poll polls with plain HTTP, and returns status, ETag, and body.
 func poll(tb testing.TB, url, tag string) (int, string, string) {
 	tb.Helper()
 	req, err := http.NewRequestWithContext(tb.Context(), http.MethodGet, url, nil)
@@ -32,109 +32,141 @@ func poll(tb testing.TB, url, tag string) (int, string, string) {
 	return res.StatusCode, res.Header.Get("ETag"), string(body)
 }
 
+// pollingCluster is a cluster that polls with plain HTTP, and another one that sees nothing of it.
+type pollingCluster struct {
+	tenantClient
+	mine, theirs apiv1.Enrollment
+	base         string // the URL of its applications
+	answers      chan pollAnswer
+}
+
+// pollAnswer is the response to a waiting poll.
+type pollAnswer struct {
+	code      int
+	tag, body string
+	at        time.Time
+}
+
+func newPollingCluster(t *testing.T, s *testServer) *pollingCluster {
+	t.Helper()
+	p := &pollingCluster{tenantClient: s.tenantClient(t, "acme"), answers: make(chan pollAnswer, 1)}
+	p.mine = decode[apiv1.Enrollment](t, p.want(t, 201, "POST", "agents", apiv1.EnrollAgent{Name: "mine", Labels: map[string]string{"a": "1"}}))
+	p.theirs = decode[apiv1.Enrollment](t, p.want(t, 201, "POST", "agents", apiv1.EnrollAgent{Name: "theirs"}))
+	p.want(t, 201, "POST", "environments", apiv1.CreateEnvironment{Name: "one", MatchLabels: map[string]string{"a": "1"}})
+	p.base = p.URL + "/api/v1/cluster/" + p.mine.Token + "/applications"
+	return p
+}
+
 // covers: T9
 func TestClusterThatPollsSeesItsOwnRowsLive(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *testServer) {
-		d := s.tenantClient(t, "acme")
-		repo, commit := pushTo(t, "one")
-		mine := decode[apiv1.Enrollment](t, d.want(t, 201, "POST", "agents", apiv1.EnrollAgent{Name: "mine", Labels: map[string]string{"a": "1"}}))
-		theirs := decode[apiv1.Enrollment](t, d.want(t, 201, "POST", "agents", apiv1.EnrollAgent{Name: "theirs"}))
-		d.want(t, 201, "POST", "environments", apiv1.CreateEnvironment{Name: "one", MatchLabels: map[string]string{"a": "1"}})
-		base := d.URL + "/api/v1/cluster/" + mine.Token + "/applications"
-		code, tag, body := poll(t, base, "")
+		p := newPollingCluster(t, s)
+		code, tag, body := poll(t, p.base, "")
 		if code != 200 || tag == "" || !strings.Contains(body, `"items":[]`) {
 			t.Fatalf("before the first deployment: %d %q %s", code, tag, body)
 		}
-		if code, _, _ := poll(t, base, tag); code != http.StatusNotModified {
+		if code, _, _ := poll(t, p.base, tag); code != http.StatusNotModified {
 			t.Errorf("with the tag of what it has: %d", code)
 		}
-
-		// A poll that waits is answered within a second of the change.
-		type answer struct {
-			code      int
-			tag, body string
-			at        time.Time
-		}
-		answers := make(chan answer, 1)
-		wait := func(tag string) {
-			go func() {
-				code, tag, body := poll(t, base+"?wait=50s", tag)
-				answers <- answer{code, tag, body, time.Now()}
-			}()
-		}
-		heard := func(reason string, since time.Time) answer {
-			t.Helper()
-			select {
-			case a := <-answers:
-				took := a.at.Sub(since)
-				t.Logf("%s: heard after %v", reason, took)
-				if a.code != 200 || took > 10*time.Second { // ten times what is promised
-					t.Errorf("%s: %d after %v", reason, a.code, took)
-				}
-				return a
-			case <-time.After(patience):
-				t.Fatalf("%s: not heard", reason)
-				return answer{}
-			}
-		}
-		wait(tag)
-		at := time.Now()
-		d.want(t, 201, "POST", "deployments", apiv1.CreateDeployment{Name: "web", Environment: "one", Source: apiv1.Source{RepoURL: repo.url}})
-		a := heard("a new deployment", at)
-		for a.code == 200 && !strings.Contains(a.body, commit) { // rendered a moment later
-			wait(a.tag)
-			a = heard("its commit", time.Now())
-		}
-		if !strings.Contains(a.body, `"name":"web"`) || !strings.Contains(a.body, repo.url) || !strings.Contains(a.body, `"environment":"one"`) {
-			t.Errorf("the row reads %s", a.body)
-		}
-		repo.announce(t, d)
-		wait(a.tag)
-		at = time.Now()
-		second := repo.push(t, map[string]string{"cm.yaml": plainManifest("two")})
-		if a = heard("a pushed commit", at); !strings.Contains(a.body, second) {
-			t.Errorf("after the push the row reads %s", a.body)
-		}
-
-		// What it reports is seen, and of others it sees nothing and can report nothing.
-		var apps apiv1.Applications
-		who := tenantClient{Server: d.As(mine.Token), tenant: "acme"}
-		apps = get[apiv1.Applications](t, who, "/cluster/applications")
-		if len(apps.Items) != 1 {
-			t.Fatalf("the rows are %+v", apps)
-		}
-		report := apiv1.ApplicationStatuses{Items: []apiv1.ApplicationStatus{{
-			ID: apps.Items[0].ID, Epoch: apps.Items[0].Epoch, Generation: apps.Items[0].Generation, Digest: apps.Items[0].Digest, Sync: "Synced", Health: "Current",
-			Objects: []apiv1.ApplicationObject{{Version: "v1", Kind: "ConfigMap", Namespace: "default", Name: "page", Sync: "Synced", Health: "Current"}},
-		}}}
-		who.want(t, 204, "POST", "/cluster/status", report)
-		v := get[apiv1.Deployment](t, d, "deployments/web")
-		if v.Targets[0].Sync != "Synced" || v.Targets[0].Health != "Current" || len(v.Targets[0].Objects) != 1 {
-			t.Errorf("after its report the target reads %+v", v.Targets[0])
-		}
-		for name, want := range map[string]bool{"mine": true, "theirs": false} {
-			if a := get[apiv1.Agent](t, d, "agents/"+name); a.Connected != want {
-				t.Errorf("agent %s reads connected: %t", name, a.Connected)
-			}
-		}
-		other := tenantClient{Server: d.As(theirs.Token), tenant: "acme"}
-		if rows := get[apiv1.Applications](t, other, "/cluster/applications"); len(rows.Items) != 0 {
-			t.Errorf("another cluster sees %+v", rows)
-		}
-		report.Items[0].Health = "Failed"
-		_ = other.ask(t, "POST", "/cluster/status", report)
-		if v := get[apiv1.Deployment](t, d, "deployments/web"); v.Targets[0].Health == "Failed" {
-			t.Error("another cluster's report was believed")
-		}
-		// The token of an agent opens nothing else, and is written down nowhere.
-		who.want(t, 401, "GET", "agents", nil)
-		if code, _, _ := poll(t, d.URL+"/api/v1/cluster/kedge-agent-wrong/applications", ""); code != 401 {
-			t.Errorf("a wrong token: %d", code)
-		}
-		_, metrics, err := fetch(t.Context(), d.HTTP, d.Health+"/metrics")
-		if err != nil || strings.Contains(metrics, mine.Token) || strings.Contains(d.Log(), mine.Token) {
-			t.Errorf("the token is in the log or the metrics, %v", err)
-		}
+		p.hearsOfChanges(t, tag)
+		p.reports(t)
+		p.keepsItsToken(t)
 	})
+}
+
+// wait starts a poll that waits for something else than tag.
+func (p *pollingCluster) wait(t *testing.T, tag string) {
+	go func() {
+		code, tag, body := poll(t, p.base+"?wait=50s", tag)
+		p.answers <- pollAnswer{code, tag, body, time.Now()}
+	}()
+}
+
+// heard returns the response to the waiting poll.
+func (p *pollingCluster) heard(t *testing.T, reason string, since time.Time) pollAnswer {
+	t.Helper()
+	select {
+	case a := <-p.answers:
+		took := a.at.Sub(since)
+		t.Logf("%s: heard after %v", reason, took)
+		if a.code != 200 || took > 10*time.Second { // ten times the promised time
+			t.Errorf("%s: %d after %v", reason, a.code, took)
+		}
+		return a
+	case <-time.After(patience):
+		t.Fatalf("%s: not heard", reason)
+		return pollAnswer{}
+	}
+}
+
+// hearsOfChanges shows that a waiting poll gets a response within a second of a change.
+func (p *pollingCluster) hearsOfChanges(t *testing.T, tag string) {
+	t.Helper()
+	repo, commit := pushTo(t, "one")
+	p.wait(t, tag)
+	at := time.Now()
+	p.want(t, 201, "POST", "deployments", apiv1.CreateDeployment{Name: "web", Environment: "one", Source: apiv1.Source{RepoURL: repo.url}})
+	a := p.heard(t, "a new deployment", at)
+	for a.code == 200 && !strings.Contains(a.body, commit) { // rendered a moment later
+		p.wait(t, a.tag)
+		a = p.heard(t, "its commit", time.Now())
+	}
+	if !strings.Contains(a.body, `"name":"web"`) || !strings.Contains(a.body, repo.url) || !strings.Contains(a.body, `"environment":"one"`) {
+		t.Errorf("the row reads %s", a.body)
+	}
+	repo.announce(t, p.tenantClient)
+	p.wait(t, a.tag)
+	at = time.Now()
+	second := repo.push(t, map[string]string{"cm.yaml": plainManifest("two")})
+	if a = p.heard(t, "a pushed commit", at); !strings.Contains(a.body, second) {
+		t.Errorf("after the push the row reads %s", a.body)
+	}
+}
+
+// reports shows that its reports are visible, and that it neither sees nor reports for others.
+func (p *pollingCluster) reports(t *testing.T) {
+	t.Helper()
+	who := tenantClient{Server: p.As(p.mine.Token), tenant: "acme"}
+	apps := get[apiv1.Applications](t, who, "/cluster/applications")
+	if len(apps.Items) != 1 {
+		t.Fatalf("the rows are %+v", apps)
+	}
+	app := apps.Items[0]
+	report := apiv1.ApplicationStatuses{Items: []apiv1.ApplicationStatus{{
+		ID: app.ID, Epoch: app.Epoch, Generation: app.Generation, Digest: app.Digest, Sync: "Synced", Health: "Current",
+		Objects: []apiv1.ApplicationObject{{Version: "v1", Kind: "ConfigMap", Namespace: "default", Name: "page", Sync: "Synced", Health: "Current"}},
+	}}}
+	who.want(t, 204, "POST", "/cluster/status", report)
+	v := get[apiv1.Deployment](t, p.tenantClient, "deployments/web")
+	if v.Targets[0].Sync != "Synced" || v.Targets[0].Health != "Current" || len(v.Targets[0].Objects) != 1 {
+		t.Errorf("after its report the target reads %+v", v.Targets[0])
+	}
+	for name, want := range map[string]bool{"mine": true, "theirs": false} {
+		if a := get[apiv1.Agent](t, p.tenantClient, "agents/"+name); a.Connected != want {
+			t.Errorf("agent %s reads connected: %t", name, a.Connected)
+		}
+	}
+	other := tenantClient{Server: p.As(p.theirs.Token), tenant: "acme"}
+	if rows := get[apiv1.Applications](t, other, "/cluster/applications"); len(rows.Items) != 0 {
+		t.Errorf("another cluster sees %+v", rows)
+	}
+	report.Items[0].Health = "Failed"
+	_ = other.ask(t, "POST", "/cluster/status", report)
+	if v := get[apiv1.Deployment](t, p.tenantClient, "deployments/web"); v.Targets[0].Health == "Failed" {
+		t.Error("another cluster's report was believed")
+	}
+}
+
+// keepsItsToken shows that the token of an agent works nowhere else, and is not stored.
+func (p *pollingCluster) keepsItsToken(t *testing.T) {
+	t.Helper()
+	tenantClient{Server: p.As(p.mine.Token), tenant: "acme"}.want(t, 401, "GET", "agents", nil)
+	if code, _, _ := poll(t, p.URL+"/api/v1/cluster/kedge-agent-wrong/applications", ""); code != 401 {
+		t.Errorf("a wrong token: %d", code)
+	}
+	_, metrics, err := fetch(t.Context(), p.HTTP, p.Health+"/metrics")
+	if err != nil || strings.Contains(metrics, p.mine.Token) || strings.Contains(p.Log(), p.mine.Token) {
+		t.Errorf("the token is in the log or the metrics, %v", err)
+	}
 }

@@ -12,17 +12,18 @@ import (
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/apiv1"
+	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// shortLease is far below the default of 30 s, and noticed is until when a loss has to show: the
+// shortLease is far below the default of 30 s, and noticed is the time limit for a loss to be visible: the
 // lease, and some more for a busy machine.
 const (
 	shortLease = 2 * time.Second
 	noticed    = shortLease + 5*time.Second
 )
 
-// awaitLost waits until the server says that an agent is not connected, and returns what it says.
+// awaitLost waits until the server shows an agent as disconnected, and returns it.
 func (s *testServer) awaitLost(tb testing.TB, name string, since time.Time) apiv1.Agent {
 	tb.Helper()
 	var v apiv1.Agent
@@ -66,7 +67,7 @@ func TestServerListsItsAgents(t *testing.T) {
 		t.Errorf("connected at %v and last seen at %v, started at %v", c.ConnectedAt, v.LastSeenAt, before)
 	}
 	if len(v.Warnings) != 0 {
-		t.Errorf("a well agent has warnings: %q", v.Warnings)
+		t.Errorf("a well agent has warnings: %+v", v.Warnings)
 	}
 	out, err := s.kedge(t, "get", "agents", "-o", "wide")
 	for _, want := range []string{"listed", "Connected", c.Replica, c.Version, kube, uid[:8], c.RemoteAddr} {
@@ -74,7 +75,7 @@ func TestServerListsItsAgents(t *testing.T) {
 			t.Errorf("kedge get agents does not show %q (%v):\n%s", want, err, out)
 		}
 	}
-	// It goes on living beyond its lease, by heartbeats alone.
+	// Heartbeats alone keep it connected beyond its lease.
 	s.staysConnected(t, "listed", time.Now().Add(2*shortLease))
 }
 
@@ -85,7 +86,7 @@ func serverVersion(tb testing.TB, c *testkit.Cluster) string {
 	return version
 }
 
-// podName is the name that the manifest gives the replica.
+// podName returns the name of the replica in the manifest.
 func podName(tb testing.TB, a *testAgent) string {
 	tb.Helper()
 	for _, v := range a.pod.Env {
@@ -97,8 +98,7 @@ func podName(tb testing.TB, a *testAgent) string {
 	return ""
 }
 
-// staysConnected fails the test if the agent is seen without a connection, or with another one than
-// at the beginning, before the end.
+// staysConnected fails the test if the agent loses its connection, or has another one, before the end.
 func (s *testServer) staysConnected(tb testing.TB, name string, end time.Time) {
 	tb.Helper()
 	first, err := s.agent(tb.Context(), name)
@@ -129,12 +129,12 @@ func TestLostAgentReadsStaleEverywhere(t *testing.T) {
 		back         func(testing.TB, *testAgent)
 	}{
 		{
-			name: "killed", reason: "kill -9 closes its connection without a word",
+			name: "killed", reason: "kill -9 closes its connection without a message",
 			lose: func(a *testAgent) { a.Kill() },
 			back: func(tb testing.TB, a *testAgent) { tb.Helper(); a.run(tb) },
 		},
 		{
-			name: "silent", reason: "a stopped process is what a cut cable looks like: the connection stays open",
+			name: "silent", reason: "a stopped process is like a cut cable: the connection stays open",
 			lose: func(a *testAgent) { a.Signal(syscall.SIGSTOP) },
 			back: func(_ testing.TB, a *testAgent) { a.Signal(syscall.SIGCONT) },
 		},
@@ -168,7 +168,7 @@ func TestLostAgentReadsStaleEverywhere(t *testing.T) {
 	}
 }
 
-// A server that crashes together with its agents must not come back believing that they are there.
+// A server that crashes together with its agents must not show them as connected after its restart.
 //
 // covers: D7
 func TestAgentLostWhileTheServerWasDownReadsStale(t *testing.T) {
@@ -187,7 +187,7 @@ func TestAgentLostWhileTheServerWasDownReadsStale(t *testing.T) {
 	s.awaitDeployment(t, "app", healthyAt(commit, 1))
 }
 
-// checkStale looks at a deployment whose only agent is lost, in every place that shows it.
+// checkStale checks a deployment whose only agent is lost, in every place that shows it.
 func (s *testServer) checkStale(tb testing.TB, name, agent string) {
 	tb.Helper()
 	d, err := s.deployment(tb.Context(), name)
@@ -235,20 +235,20 @@ func TestVersionSkewIsWarnedOf(t *testing.T) {
 	a.run(t)
 	a.awaitConnected(t, s)
 	v, err := s.agent(t.Context(), a.name)
-	if err != nil || len(v.Warnings) != 1 || !strings.Contains(v.Warnings[0], "v0.0.1-old") || v.Connections[0].Version != "v0.0.1-old" {
-		t.Errorf("an agent of another version has the warnings %q and connections %+v, %v", v.Warnings, v.Connections, err)
+	if err != nil || len(v.Warnings) != 1 || v.Warnings[0].Reason != string(fleet.ReasonVersionSkew) || v.Connections[0].Version != "v0.0.1-old" {
+		t.Errorf("an agent of another version has the warnings %+v and connections %+v, %v", v.Warnings, v.Connections, err)
 	}
 	var who apiv1.Whoami
 	s.call(t, "GET", "/whoami", nil, &who)
-	if len(v.Warnings) == 1 && !strings.Contains(v.Warnings[0], who.ServerVersion) {
-		t.Errorf("the warning %q does not name the server's version %s", v.Warnings[0], who.ServerVersion)
+	if len(v.Warnings) == 1 && !strings.Contains(v.Warnings[0].Message, who.ServerVersion) {
+		t.Errorf("the warning %q does not name the server's version %s", v.Warnings[0].Message, who.ServerVersion)
 	}
 	if out, err := s.kedge(t, "get", "agents"); err != nil || !strings.Contains(out, "Warning: agent skewed: ") {
 		t.Errorf("kedge get agents does not warn (%v):\n%s", err, out)
 	}
 }
 
-// buildAgent builds a kedge-agent that says it is another release.
+// buildAgent builds a kedge-agent with another version.
 func buildAgent(tb testing.TB, version string) string {
 	tb.Helper()
 	root, err := testkit.ModuleRoot()

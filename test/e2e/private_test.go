@@ -10,7 +10,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// repository finds one of the tenant by its URL.
+// repository finds a repository of the tenant by its URL.
 func (d tenantClient) repository(tb testing.TB, url string) apiv1.Repository {
 	tb.Helper()
 	for _, r := range get[apiv1.List[apiv1.Repository]](tb, d, "repositories").Items {
@@ -55,14 +55,14 @@ func TestPrivateRepositoryFollowsItsCredential(t *testing.T) {
 		d.want(t, 201, "POST", "deployments", apiv1.CreateDeployment{Name: "web", Source: apiv1.Source{RepoURL: repo.url}})
 		d.await(t, "web", healthyAt(first, 1))
 
-		// Valid to valid: the Git host takes the new one only.
+		// Valid to valid: the Git host accepts only the new one.
 		protect("second-password")
 		rotate("second-password")
 		second := repo.push(t, map[string]string{"cm.yaml": plainManifest("two")})
 		d.look(t, repo.url)
 		d.await(t, "web", healthyAt(second, 1))
 
-		// Valid to invalid: what runs goes on, and the status says what is wrong.
+		// Valid to invalid: the running state stays, and the status shows the error.
 		rotate("wrong-password")
 		why := d.awaitReadable(t, repo.url, false)
 		third := repo.push(t, map[string]string{"cm.yaml": plainManifest("three")})
@@ -86,8 +86,8 @@ func TestPrivateRepositoryFollowsItsCredential(t *testing.T) {
 	})
 }
 
-// refuses looks at the same repository from a tenant that has no credential for it, and at one that
-// does not exist: nobody can tell them apart.
+// refuses reads the same repository from a tenant without a credential for it, and one that does not exist:
+// both must look the same.
 func (d tenantClient) refuses(t *testing.T, repo *testRepo, why string) {
 	t.Helper()
 	stranger := d.other(t, "stranger")
@@ -105,7 +105,7 @@ func (d tenantClient) refuses(t *testing.T, repo *testRepo, why string) {
 	if errs[repo.url] != errs[missing] {
 		t.Errorf("a repository of others reads %q, a missing one %q", errs[repo.url], errs[missing])
 	}
-	// A credential that is not valid there tells nothing more.
+	// An invalid credential reveals nothing more.
 	stranger.want(t, 201, "POST", "credentials", apiv1.CreateCredential{Name: "git", Kind: "https", Username: "robot", Secret: "guess"})
 	name := "git"
 	for _, url := range []string{repo.url, missing} {
@@ -122,18 +122,18 @@ func (d tenantClient) refuses(t *testing.T, repo *testRepo, why string) {
 		return nil
 	})
 	if v := get[apiv1.Deployment](t, stranger, "deployments/spy-1"); v.Commit != "" || len(v.Targets) != 0 && v.Targets[0].Commit != "" {
-		t.Errorf("a stranger was given commit %s", v.Commit)
+		t.Errorf("another tenant got commit %s", v.Commit)
 	}
 }
 
-// other is a client of the same person in a new tenant.
+// other returns a client of the same person in a new tenant.
 func (d tenantClient) other(tb testing.TB, tenant string) tenantClient {
 	tb.Helper()
 	d.want(tb, 201, "POST", "/tenants", apiv1.CreateTenant{Name: tenant})
 	return tenantClient{Server: d.Server, tenant: tenant}
 }
 
-// look asks the server to look at a repository now.
+// look refreshes a repository.
 func (d tenantClient) look(tb testing.TB, url string) {
 	tb.Helper()
 	d.want(tb, 204, "POST", "repositories/"+d.repository(tb, url).ID+"/refresh", nil)

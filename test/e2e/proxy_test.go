@@ -17,8 +17,8 @@ import (
 	"testing"
 )
 
-// forwardProxy is a proxy as offices have them: the only way out, and it knows HTTP/1.1 and nothing
-// newer. It looks into tunnels and cuts those in which HTTP/2 begins, unless it is told to let them be.
+// forwardProxy is a typical office proxy: the only route to the outside, with HTTP/1.1 only. It inspects
+// tunnels and closes those that start with HTTP/2, unless configured otherwise.
 type forwardProxy struct {
 	*httptest.Server
 	upstream string // host:port that every name leads to
@@ -55,7 +55,7 @@ func (p *forwardProxy) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// tunnel lets bytes through once it has seen what they begin with.
+// tunnel forwards bytes after it has seen their start.
 func (p *forwardProxy) tunnel(w http.ResponseWriter) {
 	p.tunnels.Add(1)
 	client, buffered, err := http.NewResponseController(w).Hijack()
@@ -87,7 +87,7 @@ func (p *forwardProxy) tunnel(w http.ResponseWriter) {
 
 var errSeen = errors.New("seen enough")
 
-// beginning reads the first words of a client and tells whether they ask for HTTP/2.
+// beginning reads the first bytes of a client and reports whether it requests HTTP/2.
 func beginning(conn net.Conn, from *bufio.Reader) (read []byte, h2 bool) {
 	if first, err := from.Peek(3); err != nil || string(first) == "PRI" {
 		return nil, err == nil
@@ -101,7 +101,7 @@ func beginning(conn net.Conn, from *bufio.Reader) (read []byte, h2 bool) {
 	return taken.Bytes(), h2
 }
 
-// listener hears what a connection says and answers nothing.
+// listener reads a connection without responding.
 type listener struct {
 	net.Conn
 	from io.Reader

@@ -56,7 +56,7 @@ func TestACommitThatTakesMuchAwayIsConfirmedByName(t *testing.T) {
 	gone(t, cluster, "-n", ns, "get", "configmap", "old-3")
 	cluster.Kubectl(t, "-n", ns, "get", "configmap", "old-4")
 
-	// What is left is below the limit by now, and another commit says nothing of it.
+	// The rest is below the limit now, and another commit does not affect it.
 	commit = repo.push(t, map[string]string{"web/keep.yaml": configMap(ns, "keep", "two")})
 	s.awaitDeployment(t, "web", heldAt(commit, 11))
 	cluster.Kubectl(t, "-n", ns, "get", "configmap", "old-4")
@@ -96,7 +96,7 @@ func TestAPolicyIsFollowedEverywhere(t *testing.T) {
 	if got := cluster.Kubectl(t, "-n", ns, "get", "configmap", "a", "-o", "jsonpath={.data.value}"); got != "edited" {
 		t.Errorf("drift was healed to %q, want it reported only", got)
 	}
-	// Who asks for a sync has it put right, and drift is only reported afterwards as before.
+	// A requested sync corrects it, and later drift is only reported as before.
 	if out, err := s.kedge(t, "sync", "web", "--wait"); err != nil || !strings.Contains(out, "has succeeded") {
 		t.Fatalf("kedge sync --wait: %v\n%s", err, out)
 	}

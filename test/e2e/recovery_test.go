@@ -14,7 +14,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
 )
 
-// restore starts a server that was stopped again, on an old backup.
+// restore restarts a stopped server with an old backup.
 func (s *testServer) restore(t *testing.T, backup string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -26,7 +26,7 @@ func (s *testServer) restore(t *testing.T, backup string) {
 	s.restart(t)
 }
 
-// heldAt reports whether a deployment has arrived at a commit with n deletions that wait to be confirmed.
+// heldAt reports whether a deployment has reached a commit with n held deletions.
 func heldAt(commit string, n int) func(apiv1.Deployment) error {
 	return func(v apiv1.Deployment) error {
 		if v.Commit != commit || v.Targets[0].Commit != commit || v.Targets[0].Generation != v.Targets[0].ObservedGeneration {
@@ -39,8 +39,8 @@ func heldAt(commit string, n int) func(apiv1.Deployment) error {
 	}
 }
 
-// heldUntilConfirmed pushes what has nothing to do with cm-lost-*, which a recovery has missed, again and again: they
-// stay, are listed, and go when that is confirmed.
+// heldUntilConfirmed pushes unrelated changes repeatedly after a recovery that missed cm-lost-*: they stay, are
+// listed, and are deleted after the confirmation.
 func heldUntilConfirmed(t *testing.T, s *testServer, a *testAgent, repo *testRepo, ns string) {
 	t.Helper()
 	before := len(a.writes(t))
@@ -56,12 +56,12 @@ func heldUntilConfirmed(t *testing.T, s *testServer, a *testAgent, repo *testRep
 	commit := repo.push(t, map[string]string{"app/a.yaml": configMap(ns, "cm-a", "last")})
 	s.awaitDeployment(t, "app", heldAt(commit, 2))
 	if deleted := deletionsIn(a.writes(t)[before:], ns); len(deleted) > 0 {
-		t.Fatalf("what a recovery had missed was deleted by an unrelated commit: %+v", deleted)
+		t.Fatalf("an unrelated commit deleted objects that a recovery had missed: %+v", deleted)
 	}
 	if got := values(t, a.cluster, ns); got["cm-lost-1"] != "1" || got["cm-lost-2"] != "1" || got["cm-a"] != "last" {
 		t.Fatalf("the cluster holds %v", got)
 	}
-	if out, _ := s.kedge(t, "doctor"); !strings.Contains(out, "app: the deletion of 2 objects on 1 cluster waits to be confirmed") {
+	if out, _ := s.kedge(t, "doctor"); !strings.Contains(out, "app: the deletion of 2 objects on 1 cluster waits for a confirmation") {
 		t.Errorf("doctor does not name what is held:\n%s", out)
 	}
 	if out, err := s.kedge(t, "deploy", "prunes", "app"); err != nil || !strings.Contains(out, ns+"/cm-lost-1") || !strings.Contains(out, "recovered") {
@@ -94,7 +94,7 @@ func TestWhatARestoredBackupHasMissedIsHeldUntilConfirmed(t *testing.T) {
 		t.Fatalf("kedge sync: %v\n%s", err, out)
 	}
 	s.awaitDeployment(t, "app", healthyAt(newest, 1))
-	// Git has lost them too by the time that the server is back: its history was rewritten, or somebody has reverted it.
+	// Git has lost them too when the server is back: its history was rewritten, or the commits were reverted.
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}

@@ -20,11 +20,11 @@ import (
 const (
 	lightAgents = 300
 	pollEvery   = time.Second
-	// recovered is ten times what is promised for the agents of a killed replica.
+	// recovered is ten times the promised time for the agents of a killed replica.
 	recovered = 100 * time.Second
-	// ended is ten times what is promised for the streams of a revoked token.
+	// ended is ten times the promised time for the streams of a revoked token.
 	ended = 50 * time.Second
-	// takeOver is ten times what is promised for the repositories of a killed replica.
+	// takeOver is ten times the promised time for the repositories of a killed replica.
 	takeOver = 10 * time.Second
 )
 
@@ -34,7 +34,7 @@ type serverGroup struct {
 	db *testDatabase
 }
 
-func startServerGroup(t *testing.T, n int) *serverGroup {
+func startServerGroup(t *testing.T, n int, args ...string) *serverGroup {
 	t.Helper()
 	skipShort(t)
 	var own postgres.Server
@@ -53,8 +53,8 @@ func startServerGroup(t *testing.T, n int) *serverGroup {
 	var err error
 	r.Replicas, err = rig.StartReplicas(ctx, rig.ReplicasConfig{
 		Binary: binary(t, "kedge-server"), Database: r.db.url, KeyFile: r.db.keys, DataDirs: dirs,
-		// Behind a load balancer loopback is not this machine alone, so it has to be allowed.
-		Args: []string{"--git-allow", "https,http,file", "--git-poll-interval", pollEvery.String()},
+		// Behind a load balancer, loopback is not only this machine, so it must be allowed.
+		Args: append([]string{"--git-allow", "https,http,file", "--git-poll-interval", pollEvery.String()}, args...),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func (r *serverGroup) tenantClient() tenantClient {
 	return tenantClient{Server: s, tenant: "default"}
 }
 
-// enrollMany enrols n agents and returns their names and tokens.
+// enrollMany enrolls n agents and returns their names and tokens.
 func enrollMany(tb testing.TB, d tenantClient, n int) (names, tokens []string) {
 	tb.Helper()
 	names, tokens = make([]string, n), make([]string, n)
@@ -89,7 +89,7 @@ func enrollMany(tb testing.TB, d tenantClient, n int) (names, tokens []string) {
 		work.Go(func() {
 			for i := worker; i < n; i += 4 {
 				var made apiv1.Enrollment
-				testkit.Eventually(tb, patience, func(ctx context.Context) error { // a busy fleet admin is told to wait
+				testkit.Eventually(tb, patience, func(ctx context.Context) error { // a busy fleet admin is throttled
 					return d.Call(ctx, "POST", d.path("agents"), apiv1.EnrollAgent{Name: "agent-" + strconv.Itoa(i)}, &made)
 				})
 				names[i], tokens[i] = made.Agent.Name, made.Token
@@ -160,13 +160,14 @@ func TestReplicasLoseNothingWhenTheyAreKilled(t *testing.T) {
 	if v.Agents != lightAgents || v.Targets != lightAgents*len(repos) || v.Connected != lightAgents {
 		t.Errorf("the fleet is %+v", v)
 	}
-	// Who comes back tells what it has, and is not sent it again.
+	// A reconnecting agent reports its states, and does not get them again.
 	if most := v.Targets * pushes; agents.told > most+most/10 {
 		t.Errorf("%d targets and %d commits took %d messages", v.Targets, pushes, agents.told)
 	}
 }
 
-// repositories makes n of them, on one Git server, each with a deployment of the same name to every agent.
+// repositories creates n repositories on one Git server, each with a deployment of the same name to every
+// agent.
 func (r *serverGroup) repositories(t *testing.T, d tenantClient, n int) []*testRepo {
 	t.Helper()
 	srv, err := gitserver.Start(t.TempDir())
@@ -184,12 +185,12 @@ func (r *serverGroup) repositories(t *testing.T, d tenantClient, n int) []*testR
 	}
 	ctx := context.WithoutCancel(t.Context())
 	srv.OnPush(func(repo, ref, _ string) {
-		_, _ = sendHook(ctx, hooks[repo].URL, hooks[repo].Secret, ref) // lost ones are found by polling
+		_, _ = sendHook(ctx, hooks[repo].URL, hooks[repo].Secret, ref) // polling finds lost ones
 	})
 	return repos
 }
 
-// restart starts a killed replica again.
+// restart restarts a killed replica.
 func (r *serverGroup) restart(t *testing.T, i int) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -222,7 +223,7 @@ func (r *serverGroup) shareTheWork(t *testing.T) {
 			return nil
 		})
 	}
-	const perPoll, window = 2, 4 * time.Second // one request for what the server can do, one for its refs
+	const perPoll, window = 2, 4 * time.Second // one request for the capabilities of the server, one for its refs
 	git := repos[0].server
 	before, start := git.Requests(), time.Now()
 	testkit.Eventually(t, patience, func(context.Context) error {

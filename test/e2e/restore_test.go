@@ -37,7 +37,7 @@ func TestRestoringAnOldBackupDeletesNothing(t *testing.T) {
 	s.awaitDeployment(t, "app", healthyAt(repo.Head(), 1))
 	old := s.backup(t)
 
-	// After the backup: more objects, one removed, and a deployment that the backup knows nothing of.
+	// After the backup: more objects, one removed, and a deployment that the backup does not contain.
 	repo.webhooks(t, s)
 	newest := repo.push(t, map[string]string{"app/b.yaml": configMap(ns, "cm-b", "2"), "app/a.yaml": configMap(ns, "cm-a", "2")})
 	s.awaitDeployment(t, "app", healthyAt(newest, 1))
@@ -46,7 +46,7 @@ func TestRestoringAnOldBackupDeletesNothing(t *testing.T) {
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	repo.server.SetDown(true) // so that what the restored server believes can be seen
+	repo.server.SetDown(true) // so that the state of the restored server is visible
 	before := len(a.writes(t))
 	dir := t.TempDir()
 	if err := rig.Admin(t.Context(), binary(t, "kedge-server"), "restore", "--data-dir", dir, "--in", old); err != nil {
@@ -69,7 +69,7 @@ func TestRestoringAnOldBackupDeletesNothing(t *testing.T) {
 		t.Errorf("a server that is behind has changed the cluster: %s", got)
 	}
 
-	// Git is back: it recovers by itself, and what the newest commit lacks is held, not deleted.
+	// Git is back: the server recovers, and objects that the newest commit lacks are held, not deleted.
 	repo.server.SetDown(false)
 	repo.webhooks(t, s)
 	without := repo.push(t, map[string]string{"app/b.yaml": gitserver.Deleted, "app/a.yaml": configMap(ns, "cm-a", "3")})
@@ -86,7 +86,7 @@ func TestRestoringAnOldBackupDeletesNothing(t *testing.T) {
 	if got := values(t, cluster, ns); got["cm-b"] != "2" || got["cm-late"] != "1" {
 		t.Errorf("after the recovery the cluster holds %v", got)
 	}
-	// The deployment that was lost is made again and takes up what is there.
+	// The lost deployment is created again and takes over its objects.
 	s.deploy(t, apiv1.CreateDeployment{Name: "late", Source: apiv1.Source{RepoURL: repo.url, Path: "late"}})
 	s.awaitDeployment(t, "late", healthyAt(without, 1))
 	if got := values(t, cluster, ns); got["cm-late"] != "1" {
@@ -112,7 +112,7 @@ func TestRestoredTargetsGoOnByThemselves(t *testing.T) {
 	before := maps.Clone(ids)
 	old := s.backup(t)
 
-	// After the backup both are deleted, and one of them is made again: it is another target now.
+	// After the backup both are deleted, and one of them is created again: it is another target now.
 	for _, name := range []string{"gone", "again"} {
 		if out, err := s.kedge(t, "deploy", "delete", name, "--yes"); err != nil {
 			t.Fatalf("%v\n%s", err, out)
@@ -188,7 +188,7 @@ func TestServerMovesFromSQLiteToPostgreSQLUnderItsAgents(t *testing.T) {
 	}
 	viewer.want(t, 200, "GET", "deployments/web", nil)
 	viewer.want(t, 403, "DELETE", "deployments/web", nil)
-	// The credential still opens, and what is pushed still arrives.
+	// The credential can still be decrypted, and pushes are still deployed.
 	second := repo.push(t, map[string]string{"cm.yaml": plainManifest("two")})
 	d.look(t, repo.url)
 	d.await(t, "web", healthyAt(second, 1))

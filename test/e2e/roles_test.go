@@ -7,7 +7,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/apiv1"
 )
 
-// The roles, each with what the one before it may do.
+// The roles, each including the permissions of the previous one.
 const (
 	anyRole = iota
 	deployerRole
@@ -64,7 +64,7 @@ func TestRolesBoundWhatATokenCanDo(t *testing.T) {
 			for role, who := range people {
 				got := who.ask(t, r.method, r.path, r.body).Code
 				switch may := role >= r.least; {
-				case may && got >= 300 && got != 409: // a name may be taken by the one before
+				case may && got >= 300 && got != 409: // a name may be in use by the previous one
 					t.Errorf("role %d is refused %s %s with %d", role, r.method, r.path, got)
 				case !may && got != 403 && got != 404:
 					t.Errorf("role %d gets %d for %s %s", role, got, r.method, r.path)
@@ -83,7 +83,7 @@ func TestRolesBoundWhatATokenCanDo(t *testing.T) {
 		if names := get[apiv1.List[apiv1.Tenant]](t, stranger, "/tenants").Items; len(names) != 1 || names[0].Name != "other" {
 			t.Errorf("an admin of another tenant reads the tenants %+v", names)
 		}
-		// Nobody gives more than he has.
+		// Callers cannot assign more than their own role.
 		people[adminRole].want(t, 403, "POST", "/tokens", apiv1.CreateAPIToken{Name: "x", Role: "fleet-admin"})
 		if a := people[adminRole].ask(t, "POST", "tokens", apiv1.CreateAPIToken{Name: "x", Role: "fleet-admin"}); a.Code < 400 {
 			t.Errorf("an admin of a tenant makes a fleet admin: %d %s", a.Code, a.Body)
@@ -169,7 +169,7 @@ func TestAuditSaysWhoDidWhat(t *testing.T) {
 	var actions []string
 	for _, e := range all(t, d, "audit", "1", seq) {
 		actions = append(actions, e.Action)
-		if e.Door == "" || e.Request == "" || e.Address == "" || e.Actor == "" {
+		if e.Component == "" || e.Request == "" || e.Address == "" || e.Actor == "" {
 			t.Errorf("the audit event %+v does not say who, where and when", e)
 		}
 	}

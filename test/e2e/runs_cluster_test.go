@@ -14,8 +14,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// valuesOf follows the value of a ConfigMap. The returned function waits until it is last, and returns every value that
-// it has had, in order.
+// valuesOf follows the value of a ConfigMap. The returned function waits until it is last, and returns all its
+// values, in order.
 func valuesOf(tb testing.TB, c *testkit.Cluster, namespace, name string) func(last string) []string {
 	tb.Helper()
 	client := c.Dynamic(tb).Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(namespace)
@@ -120,7 +120,7 @@ func TestRollbackAndSuspensionsAreSeenInTheCluster(t *testing.T) {
 	t.Run("rollback without Git", func(t *testing.T) {
 		repo.server.SetDown(true)
 		kedge("rollback app --wait --commit", first)
-		holds(t, cluster, ns, objects, "1") // what was added since is pruned
+		holds(t, cluster, ns, objects, "1") // newer objects are pruned
 		repo.server.SetDown(false)
 		newest := push(objects+1, "3")
 		d.await(t, "app", func(v apiv1.Deployment) error {
@@ -146,7 +146,7 @@ func TestRollbackAndSuspensionsAreSeenInTheCluster(t *testing.T) {
 			kedge(level.suspend, "--reason", "test")
 			newest := push(objects+1, level.name)
 			d.await(t, "app", func(v apiv1.Deployment) error {
-				if v.Commit != newest || v.Sync != "OutOfSync" || !strings.Contains(v.Held, "suspended") {
+				if v.Commit != newest || v.Sync != "OutOfSync" || v.Held == nil || !strings.Contains(v.Held.Reason, "Suspended") && v.Held.Reason != "FleetFrozen" {
 					return fmt.Errorf("the newer commit is not known, or not held back")
 				}
 				return nil

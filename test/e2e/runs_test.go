@@ -10,7 +10,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// run asks for a sync of a deployment.
+// run requests a sync of a deployment.
 func (d tenantClient) run(tb testing.TB, name, revision string) apiv1.SyncRun {
 	tb.Helper()
 	return decode[apiv1.SyncRun](tb, d.want(tb, 202, "POST", "deployments/"+name+"/runs", apiv1.CreateRun{Revision: revision}))
@@ -75,7 +75,7 @@ func TestManualDeploymentWaitsForItsRuns(t *testing.T) {
 		if next := get[apiv1.SyncRun](t, d, "runs/"+last.ID); next.Phase != "Pending" {
 			t.Errorf("the next run does not wait for the one before: %+v", next)
 		}
-		s.again(t) // and a server that is killed goes on with them
+		s.again(t) // a killed server continues with them
 		d.Server = s.Server
 		newLightFleet(t, hostPort(s.URL)).run(t, a.name, a.token)
 		one, two := d.awaitRun(t, running.ID, "Succeeded"), d.awaitRun(t, last.ID, "Succeeded")
@@ -96,7 +96,7 @@ func TestManualDeploymentWaitsForItsRuns(t *testing.T) {
 			}
 		}
 		out, err := s.kedge(t, "run", "get", "web", "--tenant", "acme")
-		if err != nil || strings.Count(out, "Succeeded") != 3 || strings.Count(out, "Terminated ") < 1 {
+		if err != nil || strings.Count(out, "Succeeded") != 6 || strings.Count(out, "Terminated ") < 1 {
 			t.Errorf("kedge run get: %v\n%s", err, out)
 		}
 	})
@@ -150,7 +150,7 @@ func TestRollbackWithoutGitStaysPinnedUntilReleased(t *testing.T) {
 			t.Fatalf("kedge rollback with Git down: %v\n%s", err, out)
 		}
 		pinned := func(v apiv1.Deployment) error {
-			if v.Pin == nil || v.Pin.Commit != commits[0] || !strings.Contains(v.Held, "pinned") || v.Targets[0].Commit != commits[0] || v.Targets[0].Sync == "Failed" {
+			if v.Pin == nil || v.Pin.Commit != commits[0] || !strings.Contains(v.Held.Text(), "pinned") || v.Targets[0].Commit != commits[0] || v.Targets[0].Sync == "Failed" {
 				return fmt.Errorf("not visibly pinned to %s", commits[0])
 			}
 			return nil
@@ -161,7 +161,7 @@ func TestRollbackWithoutGitStaysPinnedUntilReleased(t *testing.T) {
 				t.Errorf("kedge %s does not show the pin:\n%s", strings.Join(args, " "), out)
 			}
 		}
-		// Git is back with something newer: it stays where it is.
+		// Git is back with a newer commit: the deployment stays pinned.
 		repo.server.SetDown(false)
 		newest := repo.push(t, map[string]string{"cm.yaml": plainManifest("newest")})
 		d.look(t, repo.url)
@@ -178,7 +178,7 @@ func TestRollbackWithoutGitStaysPinnedUntilReleased(t *testing.T) {
 
 		d.want(t, 200, "POST", "deployments/web/release", nil)
 		v := d.await(t, "web", healthyAt(newest, 1))
-		if v.Pin != nil || v.Held != "" {
+		if v.Pin != nil || v.Held != nil {
 			t.Errorf("after the release it is still held: %+v", v)
 		}
 	})
@@ -214,17 +214,17 @@ func TestSuspensionHoldsAtEachLevel(t *testing.T) {
 				if v.Commit != newer || v.Sync != "OutOfSync" || v.Targets[0].Commit != commit {
 					return fmt.Errorf("the newer commit is not known, or not held back")
 				}
-				if !strings.Contains(v.Held, "suspended") || !strings.Contains(v.Held, "december") {
+				if !strings.Contains(v.Held.Text(), "suspended") || !strings.Contains(v.Held.Text(), "december") {
 					return fmt.Errorf("it does not say why")
 				}
 				return nil
 			})
 			if out, _ := s.kedge(t, "status", "web", "--tenant", "acme"); !strings.Contains(out, "december") {
-				t.Errorf("kedge status does not say why nothing moves:\n%s", out)
+				t.Errorf("kedge status does not show why nothing is sent:\n%s", out)
 			}
 			kedge(level.resume)
 			v := d.await(t, "web", healthyAt(newer, 1))
-			if v.Held != "" {
+			if v.Held != nil {
 				t.Errorf("it is still held: %q", v.Held)
 			}
 			commit = newer

@@ -9,8 +9,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// restrictedRBAC is what the walk-through of pull-based deployments grants its agent: ConfigMaps
-// everywhere, everything in its own namespace and in dude, nothing in naww.
+// restrictedRBAC has the permissions from the walk-through of pull-based deployments: ConfigMaps everywhere,
+// everything in the agent's own namespace and in dude, nothing in naww.
 const restrictedRBAC = `
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole

@@ -47,7 +47,7 @@ func TestAMistypedSelectorDeletesNothing(t *testing.T) {
 		kedge(t, "env", "set", "eu", "--match-labels", "region=ue")
 		s.awaitDeployment(t, "app", func(v apiv1.Deployment) error {
 			if len(v.Targets) != 1 || v.Targets[0].Sync != "Detached" || v.Targets[0].ObservedGeneration != v.Targets[0].Generation {
-				return errors.New("the agent has not let go")
+				return errors.New("the agent has not released the target")
 			}
 			return nil
 		})
@@ -56,7 +56,7 @@ func TestAMistypedSelectorDeletesNothing(t *testing.T) {
 		s.awaitDeployment(t, "app", healthyAt(commit, 1))
 		unharmed(t)
 	})
-	// A mistake in the source is refused, and one that is stored unseen is held.
+	// An error in the source is refused, and an unchecked one is held.
 	for _, mistake := range []struct{ name, path, glob, field string }{
 		{"a path that does not exist", "apps", "*.yaml", "source.path"},
 		{"a glob that matches nothing", "app", "*.yamll", "source.globs"},

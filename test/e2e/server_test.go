@@ -18,7 +18,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// patience is how long anything may take: ten times and more what it takes on an idle machine.
+// patience is the time limit of everything: at least ten times the time on an idle machine.
 const patience = 60 * time.Second
 
 // testServer is a running kedge-server.
@@ -29,7 +29,7 @@ type testServer struct {
 	wrap func(*exec.Cmd) *exec.Cmd
 }
 
-// startServer starts a server with a fresh database.
+// startServer starts a server with a new database.
 func startServer(tb testing.TB, args ...string) *testServer {
 	tb.Helper()
 	s := &testServer{dir: tb.TempDir(), args: args}
@@ -46,7 +46,7 @@ func (s *testServer) restart(tb testing.TB) {
 
 func (s *testServer) startAt(tb testing.TB, addr string) {
 	tb.Helper()
-	program := binary(tb, "kedge-server") // the first one builds them, which does not count
+	program := binary(tb, "kedge-server") // the first call builds them, which does not count
 	ctx, cancel := context.WithTimeout(tb.Context(), patience)
 	defer cancel()
 	srv, err := rig.StartServer(ctx, rig.ServerConfig{
@@ -106,7 +106,7 @@ func (s *testServer) deploy(tb testing.TB, req apiv1.CreateDeployment) {
 	s.call(tb, http.MethodPost, tenantPath+"/deployments", req, nil)
 }
 
-// unlimited is the policy of a deployment whose commits may delete whatever they give up.
+// unlimited is the policy of a deployment whose commits may delete any number of objects.
 func unlimited() apiv1.NewPolicy {
 	return apiv1.NewPolicy{PruneLimit: &apiv1.PruneLimit{Objects: 10_000, Percent: 100}}
 }
@@ -117,7 +117,7 @@ func (s *testServer) deployment(ctx context.Context, name string) (apiv1.Deploym
 	return d, err
 }
 
-// awaitDeployment waits until check is content with a deployment, and returns it.
+// awaitDeployment waits until check accepts a deployment, and returns it.
 func (s *testServer) awaitDeployment(tb testing.TB, name string, check func(apiv1.Deployment) error) apiv1.Deployment {
 	tb.Helper()
 	var d apiv1.Deployment
@@ -185,7 +185,7 @@ func (s *testServer) kedge(tb testing.TB, args ...string) (string, error) {
 	return string(out), err
 }
 
-// exitCode is that of a program that has ended.
+// exitCode returns the exit code of a program.
 func exitCode(err error) int {
 	var exit *exec.ExitError
 	switch {

@@ -11,8 +11,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit/apiproxy"
 )
 
-// through has an agent that is not started yet reach the API server by way of a proxy, with the rights of its
-// ServiceAccount. A client sends no credential over plain HTTP, so the proxy does.
+// through routes an agent that is not started yet through a proxy to the API server, with the permissions of
+// its ServiceAccount. A client sends no credential over plain HTTP, so the proxy does.
 func (a *testAgent) through(tb testing.TB) *apiproxy.Proxy {
 	tb.Helper()
 	proxy := apiproxy.New(tb, a.cluster.ServiceAccountConfig(tb, "kedge-agent-"+a.name, "kedge-agent"))
@@ -41,7 +41,7 @@ func writes(r *http.Request, namespace string) bool {
 	return r.Method != http.MethodGet && !r.URL.Query().Has("dryRun") && strings.Contains(r.URL.Path, "/namespaces/"+namespace+"/")
 }
 
-// gate lets the first n writes to the objects of a namespace through and holds all others back until it is opened.
+// gate lets the first n writes to the objects of a namespace pass and blocks all others until it is opened.
 type gate struct {
 	reached chan struct{} // closed when the first is held back
 	open    context.CancelFunc

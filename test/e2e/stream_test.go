@@ -16,14 +16,14 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// reader follows the change feed of a tenant and notes what it tells.
+// reader follows the change feed of a tenant and records it.
 type reader struct {
 	*bufio.Scanner
 	close func()
 	last  string // id of the newest event
 }
 
-// follow opens the feed after an event; "" begins now, "0" at the beginning.
+// follow opens the feed after an event; "" starts now, "0" at the start.
 func (d tenantClient) follow(tb testing.TB, after string) *reader {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(tb.Context())
@@ -113,7 +113,7 @@ func TestFeedResumesWithoutLoss(t *testing.T) {
 	})
 }
 
-// A cursor that is from before what is kept, or from the future of a restored database, is told so.
+// A cursor that is older than the kept records, or from the future of a restored database, gets a reset.
 //
 // covers: T7
 func TestFeedSaysWhenItsCursorIsLost(t *testing.T) {
@@ -156,7 +156,7 @@ func TestOperationsAreNeitherLostNorOrphaned(t *testing.T) {
 		if again := get[apiv1.Operation](t, d, place); again.State != op.State {
 			t.Errorf("after a crash of the server the operation is %+v", again)
 		}
-		// The name is free at once, whatever is still to be done elsewhere.
+		// The name is free immediately.
 		d.want(t, 201, "POST", "deployments", apiv1.CreateDeployment{Name: "web", Source: apiv1.Source{RepoURL: repo.url}})
 		newLightFleet(t, hostPort(s.URL)).run(t, a.name, a.token)
 		d.awaitOperation(t, op.ID, "Completed")

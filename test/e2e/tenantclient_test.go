@@ -28,8 +28,8 @@ func (s *testServer) tenantClient(tb testing.TB, tenant string) tenantClient {
 	return tenantClient{Server: s.Server, tenant: tenant}
 }
 
-// path is that of something in the tenant; what begins with /api/v1 is as a Location has it, and what
-// begins with a slash belongs to no tenant.
+// path returns the path of a resource of the tenant; a path with /api/v1 is complete, like a Location, and one
+// with a slash belongs to no tenant.
 func (d tenantClient) path(rest string) string {
 	if whole, ok := strings.CutPrefix(rest, "/api/v1"); ok {
 		return whole
@@ -40,7 +40,7 @@ func (d tenantClient) path(rest string) string {
 	return "/tenants/" + d.tenant + "/" + rest
 }
 
-// ask sends a request, with headers in pairs, and returns whatever the answer is.
+// ask sends a request, with headers in pairs, and returns any response.
 func (d tenantClient) ask(tb testing.TB, method, path string, body any, headers ...string) rig.Answer {
 	tb.Helper()
 	h := http.Header{}
@@ -54,7 +54,7 @@ func (d tenantClient) ask(tb testing.TB, method, path string, body any, headers 
 	return answer
 }
 
-// want is ask for an answer with a certain status; anything else ends the test.
+// want is ask for a response with a status; anything else ends the test.
 func (d tenantClient) want(tb testing.TB, code int, method, path string, body any, headers ...string) rig.Answer {
 	tb.Helper()
 	answer := d.ask(tb, method, path, body, headers...)
@@ -87,8 +87,7 @@ func get[T any](tb testing.TB, d tenantClient, path string) T {
 	return decode[T](tb, d.want(tb, 200, "GET", path, nil))
 }
 
-// all reads a listing, page by page. It fails the test when a page is longer than asked for or repeats
-// an item.
+// all reads a listing, page by page. It fails the test if a page is longer than requested or repeats an item.
 func all[T any](tb testing.TB, d tenantClient, path string, limit string, key func(T) string) []T {
 	tb.Helper()
 	join := "?"
@@ -112,7 +111,7 @@ func all[T any](tb testing.TB, d tenantClient, path string, limit string, key fu
 	}
 }
 
-// awaitCode waits until reading something is answered with a status.
+// awaitCode waits until a GET returns a status.
 func awaitCode(tb testing.TB, d tenantClient, code int, path string) {
 	tb.Helper()
 	testkit.Eventually(tb, patience, func(ctx context.Context) error {

@@ -37,7 +37,7 @@ func TestADeploymentOfTenThousandObjects(t *testing.T) {
 	}
 	repo.webhooks(t, s)
 
-	// One change of ten thousand costs one write.
+	// One change of ten thousand causes one write.
 	before := len(writesTo(t, cluster, ns))
 	commit = repo.push(t, map[string]string{"app/42.yaml": strings.Replace(tree["app/42.yaml"], "metadata: {name: cm-42-42}", "metadata: {name: cm-42-42}\ndata: {value: changed}", 1)})
 	s.awaitLarge(t, "app", commit)
@@ -46,7 +46,7 @@ func TestADeploymentOfTenThousandObjects(t *testing.T) {
 	}
 }
 
-// awaitLarge waits until a deployment is at a commit. It reads the listing, which names no objects.
+// awaitLarge waits until a deployment is at a commit. It reads the listing, which has no objects.
 func (s *testServer) awaitLarge(tb testing.TB, name, commit string) {
 	tb.Helper()
 	testkit.Eventually(tb, 5*patience, func(ctx context.Context) error {

@@ -70,7 +70,7 @@ func TestTerminatingARunStopsAnApplyThatIsUnderWay(t *testing.T) {
 	stopped()
 	gate.open() // the API server is quick again
 	stopped()
-	// Neither side goes on by itself when it is started again.
+	// Neither side continues by itself after a restart.
 	a.Kill()
 	s.again(t)
 	d.Server = s.Server
@@ -85,7 +85,7 @@ func TestTerminatingARunStopsAnApplyThatIsUnderWay(t *testing.T) {
 		t.Errorf("after the termination the agent has written %v", carriedOut(more))
 	}
 
-	// The next run finishes what was begun.
+	// The next run finishes the work.
 	d.awaitRun(t, d.run(t, "app", "").ID, "Succeeded")
 	holds(t, cluster, ns, objects, "2")
 	if v := d.await(t, "app", healthyAt(second, 1)); v.Pin.TerminatedRun != 0 {
@@ -93,7 +93,7 @@ func TestTerminatingARunStopsAnApplyThatIsUnderWay(t *testing.T) {
 	}
 }
 
-// carriedOut are the requests that were meant to change something, not only to ask what would change.
+// carriedOut returns the requests that change something, without dry runs.
 func carriedOut(requests []testkit.Request) (out []string) {
 	for _, r := range requests {
 		if !strings.Contains(r.URI, "dryRun=") {

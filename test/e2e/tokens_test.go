@@ -15,7 +15,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// randomToken is what `openssl rand -hex 32` prints.
+// randomToken returns the output of `openssl rand -hex 32`.
 func randomToken() string {
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // never fails
@@ -43,7 +43,7 @@ func TestUserChoosesTheTokenOfAnAgent(t *testing.T) {
 	commit := repo.push(t, map[string]string{"cm.yaml": configMap(ns, "chosen", "one")})
 	s.deploy(t, apiv1.CreateDeployment{Name: "web", Source: apiv1.Source{RepoURL: repo.url}})
 	s.awaitDeployment(t, "web", healthyAt(commit, 1))
-	// The same one is nobody else's.
+	// No other agent can use the same one.
 	if used := d.ask(t, "POST", "agents", apiv1.EnrollAgent{Name: "copycat", Token: token}); used.Code < 400 || strings.Contains(s.Log(), token) {
 		t.Errorf("a token that is taken: %d %s (or it is in the log)", used.Code, used.Body)
 	}
@@ -96,7 +96,7 @@ func TestTokenRotatesInBandWithoutARestart(t *testing.T) {
 				t.Fatal("the agent has ended")
 			default:
 			}
-			// It works with the new one, and so does a new process from the same Secret.
+			// It works with the new one, and so does a new process with the same Secret.
 			repo.webhooks(t, s)
 			second := repo.push(t, map[string]string{"cm.yaml": configMap(ns, "kept", "two")})
 			s.awaitDeployment(t, "web", healthyAt(second, 1))
@@ -153,7 +153,7 @@ func TestPushesDuringRotationsAllArrive(t *testing.T) {
 		t.Error("the Secret still holds the first token")
 	}
 	if got := cluster.Kubectl(t, "-n", ns, "get", "configmap", "kept", "-o", "jsonpath={.metadata.uid}"); got != uid {
-		t.Errorf("the object was made anew: %s, and was %s", got, uid)
+		t.Errorf("the object was made again: %s, and was %s", got, uid)
 	}
 	select {
 	case <-a.Done():
@@ -194,7 +194,7 @@ func TestTwoTokensAreValidAndAThirdIsRefused(t *testing.T) {
 	}
 	before := v.Connections[0]
 
-	// By hand: the new one into the Secret, then the old one revoked. The agent comes back by itself.
+	// Manually: write the new one into the Secret, then revoke the old one. The agent reconnects by itself.
 	a.swapToken(t, second.Token)
 	d.want(t, 204, "DELETE", "agents/two-tokens/tokens/"+first.ID, nil)
 	// Back means by another connection than the first, and by the second token.
@@ -215,7 +215,7 @@ func TestTwoTokensAreValidAndAThirdIsRefused(t *testing.T) {
 	next := repo.push(t, map[string]string{"cm.yaml": configMap(ns, "kept", "two")})
 	s.awaitDeployment(t, "web", healthyAt(next, 1))
 
-	// All revoked: the stream ends, the agent says so and goes on; what it has applied stays.
+	// All revoked: the stream ends, the agent reports that and continues; applied objects stay.
 	written := len(a.writes(t))
 	d.want(t, 204, "DELETE", "agents/two-tokens/tokens/"+second.ID, nil)
 	testkit.Eventually(t, ended, func(ctx context.Context) error {
@@ -250,7 +250,7 @@ func TestAgentThatWasDeletedOnTheServerDeletesNothing(t *testing.T) {
 		dismiss bool
 	}{
 		"Listed":    {"what it left is still listed, and taken up again", false},
-		"Dismissed": {"somebody has dismissed what it left: only the cluster remembers", true},
+		"Dismissed": {"its targets were dismissed: only the cluster has them", true},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -261,7 +261,7 @@ func TestAgentThatWasDeletedOnTheServerDeletesNothing(t *testing.T) {
 	}
 }
 
-// forgetAgent deletes an agent on the server and enrols it anew under its name.
+// forgetAgent deletes an agent on the server and enrolls it again with the same name.
 func forgetAgent(t *testing.T, name string, dismiss bool) {
 	cluster, s, repo := testkit.SharedCluster(t), startServer(t), newRepo(t)
 	ns := cluster.Namespace(t)
@@ -278,7 +278,7 @@ func forgetAgent(t *testing.T, name string, dismiss bool) {
 	if gone := deletions(a.writes(t)[before:]); len(gone) > 0 {
 		t.Errorf("an agent that was deleted on the server deleted %+v", gone)
 	}
-	// It goes on healing drift, and the server lists what it left behind.
+	// It still corrects drift, and the server lists its targets.
 	cluster.Kubectl(t, "-n", ns, "patch", "configmap", "kept", "--type=merge", "-p", `{"data":{"value":"edited"}}`)
 	shows(t, cluster, "one", "-n", ns, "get", "configmap", "kept", "-o", "jsonpath={.data.value}")
 	d, err := s.deployment(t.Context(), "web")
@@ -293,7 +293,7 @@ func forgetAgent(t *testing.T, name string, dismiss bool) {
 			t.Errorf("after it was dismissed there is %+v, %v", d.Targets, err)
 		}
 	}
-	// Enrolled again under the same name it goes on with what is there, and deletes nothing.
+	// Enrolled again with the same name, it continues with its objects, and deletes nothing.
 	if _, err := s.Install(t.Context(), newSite(t, cluster).Cluster, apiv1.EnrollAgent{Name: name}); err != nil {
 		t.Fatal(err)
 	}

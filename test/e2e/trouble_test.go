@@ -20,7 +20,7 @@ import (
 type trouble struct {
 	name, reason string
 	server       []string
-	// cause makes it and returns how it is mended.
+	// cause creates the trouble and returns its fix.
 	cause func(testing.TB, *testServer, *testAgent) (mend func())
 	kind  string // of the agent's metric
 	hints []string
@@ -34,7 +34,7 @@ func troubles() []trouble {
 				tb.Helper()
 				return a.swapToken(tb, "kedge-agent-"+strings.Repeat("x", 40))
 			},
-			kind: "token", hints: []string{"refused the token", "enrol"},
+			kind: "token", hints: []string{"refused the token", "enroll"},
 		},
 		{
 			name: "empty-token", reason: "a Secret that is filled later",
@@ -78,7 +78,7 @@ func swap(tb testing.TB, path, content string) func() {
 	return func() { overwrite(tb, path, string(before)) }
 }
 
-// swapToken replaces the token in the agent's Secret, and in the file that the kubelet would make of it.
+// swapToken replaces the token in the Secret of the agent, and in the mounted file.
 func (a *testAgent) swapToken(tb testing.TB, token string) func() {
 	tb.Helper()
 	file := a.flag(tb, "token-file")
@@ -119,7 +119,7 @@ func TestAgentSaysWhyItCannotConnectAndGoesOn(t *testing.T) {
 
 			mend()
 			a.awaitConnected(t, s)
-			// The control of the count above: what the agent writes is found.
+			// The control of the count above: writes of the agent are found.
 			commit := repo.push(t, map[string]string{"cm.yaml": configMap(ns, "mended", "one")})
 			s.deploy(t, apiv1.CreateDeployment{Name: "mended", Source: apiv1.Source{RepoURL: repo.url}})
 			s.awaitDeployment(t, "mended", healthyAt(commit, 1))
@@ -146,7 +146,7 @@ func (a *testAgent) writes(tb testing.TB) []testkit.Request {
 	return out
 }
 
-// checkTrouble waits for several attempts and looks at what the agent says of them.
+// checkTrouble waits for several attempts and checks the messages of the agent.
 func (a *testAgent) checkTrouble(tb testing.TB, c trouble) {
 	tb.Helper()
 	const attempts = 5
@@ -185,8 +185,8 @@ func (a *testAgent) checkTrouble(tb testing.TB, c trouble) {
 	}
 }
 
-// checkPauses looks at the pauses that the agent announces: it keeps them, and they are not all
-// next to nothing. Each is a random part of a window that grows, so that more cannot be said.
+// checkPauses checks the pauses that the agent logs: it keeps them, and they are not all near zero. Each is a
+// random part of a growing window, so more cannot be checked.
 func checkPauses(lines []map[string]any) error {
 	var longest time.Duration
 	var until time.Time
@@ -232,7 +232,7 @@ func TestAgentTellsAWrongClockFromAnOldCertificate(t *testing.T) {
 	serve := func(from, to time.Duration) { awaitCertificate(t, hostPort(s.URL), write(from, to)) }
 	s.HTTP = authority.client(t)
 	a := install(t, s, cluster, apiv1.EnrollAgent{Name: "trouble-clock"})
-	a.pod.Args = append(a.pod.Args, "--ca-cert-file="+caFile) // the server does not know who signed its certificate
+	a.pod.Args = append(a.pod.Args, "--ca-cert-file="+caFile) // the server does not know the issuer of its certificate
 
 	serve(time.Hour, 2*time.Hour)
 	a.run(t)
@@ -260,7 +260,7 @@ func TestAgentEndsWithCodeTwoWhenItIsSetUpWrong(t *testing.T) {
 	right := map[string]string{"server-address": "grpc://127.0.0.1:1", "token-file": token, "kubeconfig": kubeconfig, "listen": "127.0.0.1:0"}
 	cases := []struct {
 		reason      string
-		flag, value string // one thing that is wrong; no value leaves the flag out
+		flag, value string // one invalid setting; no value omits the flag
 		want        string
 	}{
 		{"no address", "server-address", "", "--server-address"},
@@ -287,7 +287,7 @@ func TestAgentEndsWithCodeTwoWhenItIsSetUpWrong(t *testing.T) {
 			}
 			code, log, err := runToEnd(t, binary(t, "kedge-agent"), args...)
 			if err != nil || code != 2 || !strings.Contains(log, c.want) {
-				t.Errorf("%s ends with %d (%v), want 2 and the words %q:\n%s", c.reason, code, err, c.want, log)
+				t.Errorf("%s ends with %d (%v), want 2 and %q:\n%s", c.reason, code, err, c.want, log)
 			}
 			if strings.Contains(log, "secret") {
 				t.Errorf("a password is in the log:\n%s", log)

@@ -10,6 +10,7 @@ import (
 )
 
 // covers: C4 (unless asked: one command deletes what an agent has deployed)
+// defect: B9
 func TestAgentIsUninstalledWithItsObjects(t *testing.T) {
 	t.Parallel()
 	cluster, s, repo := testkit.SharedCluster(t), startServer(t), newRepo(t)
@@ -30,7 +31,7 @@ func TestAgentIsUninstalledWithItsObjects(t *testing.T) {
 	})
 	uid := cluster.Kubectl(t, "-n", there, "get", "configmap", "page", "-o", "jsonpath={.metadata.uid}")
 
-	for _, args := range [][]string{{"going"}, {"nobody", "--delete-objects", "--yes"}, {"going", "--delete-objects"}} { // nobody answers the last one
+	for _, args := range [][]string{{"going"}, {"nobody", "--delete-objects", "--yes"}, {"going", "--delete-objects"}} { // the last one gets no answer
 		out, _ := s.kedge(t, append([]string{"agent", "uninstall"}, args...)...)
 		if strings.Contains(out, "its objects are gone") {
 			t.Errorf("kedge agent uninstall %v: %s", args, out)

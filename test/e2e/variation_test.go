@@ -47,7 +47,7 @@ func TestEachClusterGetsItsOwnVariant(t *testing.T) {
 			}
 			return nil
 		})
-		// An agent without the label is told so by name; the others are undisturbed.
+		// An agent without the label gets an error with the label; the others are not affected.
 		f.enroll(t, d, apiv1.EnrollAgent{Name: "mars"})
 		v = d.await(t, "web", func(v apiv1.Deployment) error {
 			for _, target := range v.Targets {
@@ -63,13 +63,13 @@ func TestEachClusterGetsItsOwnVariant(t *testing.T) {
 			}
 		}
 		d.want(t, 204, "DELETE", "agents/mars", nil)
-		// A variable that is not defined is named, and nothing is applied.
+		// An undefined variable is reported by name, and nothing is applied.
 		d.want(t, 201, "POST", "deployments", apiv1.CreateDeployment{Name: "bad", Source: apiv1.Source{
 			RepoURL: repo.url, Path: "plain", Variables: map[string]string{"city": "x"},
 		}})
 		v = d.await(t, "bad", says("Failed", "undefined"))
 		if v.Commit != "" || !strings.Contains(v.Message, "plain/cm.yaml") {
-			t.Errorf("the undefined variable is told as %q", v.Message)
+			t.Errorf("the undefined variable is reported as %q", v.Message)
 		}
 	})
 }

@@ -76,7 +76,7 @@ func TestCommandLineWalksThroughATenant(t *testing.T) {
 	}
 	kedge("agent rotate-token edge --wait --tenant shop", "has a new token")
 
-	// Everything in use is kept, with the reason; then it goes in order.
+	// Everything in use is kept, with the reason; then everything is deleted in order.
 	refused("tenant delete shop", "deployments")
 	refused("env delete eu --tenant shop", "web")
 	refused("credential delete git --tenant shop", "git")

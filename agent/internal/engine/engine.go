@@ -29,26 +29,15 @@ type Desired struct {
 	State      fleet.Desired
 	// Objects are the desired objects; nil when State.Tombstone, State.Detached or Source is set.
 	Objects *manifest.Set
-	// Source is set instead of Objects for an engine that lets another controller fetch and apply the objects. An engine
-	// that applies by itself refuses it: the target is Failed with the reason, and its objects stay as they are until
-	// something else is desired.
-	Source *Source
+	// Source is set instead of Objects for an engine that has Argo CD fetch and apply the objects of State.Commit. An engine
+	// that applies by itself refuses it, and an engine with Argo CD refuses Objects: the target is Failed with the reason,
+	// and its objects stay as they are until something else is desired.
+	Source *fleet.EngineSource
 	// Keep stores this state for times when the server cannot be reached. It returns a channel that is closed when that has
 	// succeeded or failed. A nil Keep means that the state is not stored. An engine calls Keep, and waits, before its
 	// inventory names this version: an inventory that is ahead of the stored state would leave a restart without a server
 	// nothing to continue from.
 	Keep func() <-chan struct{}
-}
-
-// Source is where a controller in the cluster finds the desired objects.
-type Source struct {
-	RepoURL  string
-	Path     string // folder in the repository; "" is all of it
-	Revision string // branch, tag or commit
-	Kind     string // how it is rendered: yaml, kustomize or helm
-	// Credential names the credential of the repository in a form that the controller understands; "" when the repository
-	// is public. It is never the secret itself.
-	Credential string
 }
 
 // Held is what an engine knows about a target from the inventory in the cluster, after a restart.
@@ -60,7 +49,8 @@ type Held struct {
 	AtHand bool
 }
 
-// Status is the newest state of a target, with every object of it.
+// Status is the newest state of a target, with every object of it. The target and each object have a reason of the list in
+// package fleet.
 type Status struct {
 	Target   fleet.TargetID
 	Observed fleet.Observed

@@ -15,11 +15,25 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// Of returns the health of a live object and, unless it is current, the reason. An object that cannot be read is Unknown,
+// Of returns the health of a live object and, unless it is current, the cause. An object that cannot be read is Unknown,
 // never healthy.
-func Of(obj *unstructured.Unstructured) (fleet.Health, string) {
+func Of(obj *unstructured.Unstructured) (fleet.Health, fleet.Cause) {
+	h, message := compute(obj)
+	if h == fleet.HealthCurrent {
+		return h, fleet.Cause{}
+	}
+	return h, fleet.Cause{Reason: reasons[h], Message: message}
+}
+
+// reasons has the reason of each health that is not current.
+var reasons = map[fleet.Health]fleet.Reason{
+	fleet.HealthInProgress: fleet.ReasonProgressing, fleet.HealthFailed: fleet.ReasonHealthCheckFailed, fleet.HealthTerminating: fleet.ReasonTerminating,
+	fleet.HealthNotFound: fleet.ReasonNotFound, fleet.HealthUnknown: fleet.ReasonHealthUnknown,
+}
+
+func compute(obj *unstructured.Unstructured) (fleet.Health, string) {
 	if obj.GetDeletionTimestamp() != nil {
-		// kstatus checks generic conditions first. An object that is being deleted is Terminating whatever they are.
+		// kstatus checks generic conditions first. An object that is being deleted is Terminating regardless of them.
 		return fleet.HealthTerminating, Leaving(obj.GetFinalizers())
 	}
 	if h, message, ok := byExpression(obj); ok {

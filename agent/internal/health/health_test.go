@@ -73,12 +73,12 @@ func TestOf(t *testing.T) {
 			if err := utiljson.Unmarshal(data, &obj.Object); err != nil {
 				t.Fatal(err)
 			}
-			got, message := health.Of(obj)
-			if got != c.want || !strings.Contains(message, c.message) {
-				t.Errorf("got %s %q, want %s with %q", got, message, c.want, c.message)
+			got, cause := health.Of(obj)
+			if got != c.want || !strings.Contains(cause.Message, c.message) {
+				t.Errorf("got %s %q, want %s with %q", got, cause.Message, c.want, c.message)
 			}
-			if got == fleet.HealthCurrent && message != "" {
-				t.Errorf("a healthy object says %q, want nothing", message)
+			if healthy := got == fleet.HealthCurrent; healthy != cause.IsZero() || healthy != (cause.Reason == "") {
+				t.Errorf("%s has the cause %+v, want one unless it is healthy", got, cause)
 			}
 		})
 	}

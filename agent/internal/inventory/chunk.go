@@ -55,6 +55,7 @@ type entryLines struct {
 	Name      string `json:"name"`
 	Hash      string `json:"hash,omitempty"`
 	Live      string `json:"live,omitempty"`
+	Fields    string `json:"fields,omitempty"`
 	UID       string `json:"uid,omitempty"`
 	Wave      int    `json:"wave,omitempty"`
 	Depth     int    `json:"depth,omitempty"`
@@ -79,7 +80,7 @@ func chunkNumber(target fleet.TargetID, name string) (int, error) {
 
 // sizeOf is a generous estimate of what an entry takes in a chunk.
 func sizeOf(e Entry) int {
-	return 128 + len(e.Group) + len(e.Version) + len(e.Kind) + len(e.Namespace) + len(e.Name) + len(e.Hash) + len(e.Live) + len(e.UID) +
+	return 128 + len(e.Group) + len(e.Version) + len(e.Kind) + len(e.Namespace) + len(e.Name) + len(e.Hash) + len(e.Live) + len(e.Fields) + len(e.UID) +
 		len(e.Held) + len(e.Keep) + len(e.Finished)
 }
 
@@ -107,7 +108,7 @@ func encode(rec Record, seq int64, chunks []int, entries map[Key]Entry) (string,
 	for _, e := range (Record{Entries: entries}).Sorted() {
 		p.Entries = append(p.Entries, entryLines{
 			Group: e.Group, Version: e.Version, Kind: e.Kind, Namespace: e.Namespace, Name: e.Name,
-			Hash: e.Hash, Live: e.Live, UID: e.UID, Wave: e.Wave, Depth: e.Depth, Held: e.Held, Keep: e.Keep, Finished: e.Finished,
+			Hash: e.Hash, Live: e.Live, Fields: e.Fields, UID: e.UID, Wave: e.Wave, Depth: e.Depth, Held: e.Held, Keep: e.Keep, Finished: e.Finished,
 		})
 	}
 	out, err := json.Marshal(p)
@@ -137,7 +138,7 @@ func decode(target fleet.TargetID, text string) (payload, error) {
 func (e entryLines) entry() Entry {
 	return Entry{
 		ObjectRef: fleet.ObjectRef{Group: e.Group, Version: e.Version, Kind: e.Kind, Namespace: e.Namespace, Name: e.Name},
-		Hash:      e.Hash, Live: e.Live, UID: e.UID, Wave: e.Wave, Depth: e.Depth, Held: e.Held, Keep: e.Keep, Finished: e.Finished,
+		Hash:      e.Hash, Live: e.Live, Fields: e.Fields, UID: e.UID, Wave: e.Wave, Depth: e.Depth, Held: e.Held, Keep: e.Keep, Finished: e.Finished,
 	}
 }
 

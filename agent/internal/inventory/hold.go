@@ -1,6 +1,10 @@
 package inventory
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
 
 // Hold is why the deletion of an object that has left the source waits until a user confirms it by name. The inventory
 // keeps it, so that neither a restart nor a later version ends it: only a confirmation does, or the return of the object
@@ -15,15 +19,16 @@ const (
 	HeldAfterRecovery Hold = "AfterRecovery"
 )
 
-// String completes "held: …".
-func (h Hold) String() string {
+// Cause returns why an object is held; zero when it is not. A hold of a newer build is held like one over the limit.
+func (h Hold) Cause() fleet.Cause {
 	switch h {
 	case "":
-		return ""
+		return fleet.Cause{}
 	case HeldAfterRecovery:
-		return "it was missing when the server recovered (a backup was restored, or the agent was enrolled again), and its deletion was not confirmed since"
+		return fleet.Cause{Reason: fleet.ReasonHeldAfterRecovery,
+			Message: "it was missing when the server recovered (a backup was restored, or the agent was enrolled again), and its deletion was not confirmed since"}
 	}
-	return "it was among too many to be deleted at once, and was not confirmed since"
+	return fleet.Cause{Reason: fleet.ReasonOverPruneLimit, Message: "it was among too many to be deleted at once, and was not confirmed since"}
 }
 
 // UnmarshalJSON also reads what earlier builds wrote: true, for the one reason that they had.

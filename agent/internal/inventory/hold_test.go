@@ -18,8 +18,8 @@ func TestHoldIsReadAsItWasWrittenByAnyBuild(t *testing.T) {
 			t.Errorf("%s is %q (%v), want %q", text, got, err, want)
 		}
 	}
-	if inventory.Hold("Newer").String() == "" {
-		t.Error("a reason of a newer build has no sentence")
+	if inventory.Hold("Newer").Cause().IsZero() {
+		t.Error("a hold of a newer build has no cause, so that it would not hold")
 	}
 }
 
@@ -52,7 +52,7 @@ func TestWhatARecoveryHoldsGoesOnlyWithADeploymentThatAUserDeletes(t *testing.T)
 	for _, consent := range []bool{false, true} {
 		plan := inventory.NewPlan(inventory.Policy{Whole: true, Prune: true, AllowEmpty: true, Tombstone: true, Consent: consent, Total: 1, Gone: 1})
 		decision := plan.Decide(ref, inventory.HeldAfterRecovery)
-		if deleted := decision.Reason == ""; deleted != consent || decision.Protected == consent {
+		if deleted := decision.Cause.IsZero(); deleted != consent || decision.Protected == consent {
 			t.Errorf("deleted by a user: %t, got %+v", consent, decision)
 		}
 	}

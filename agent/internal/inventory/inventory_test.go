@@ -58,7 +58,7 @@ func record(n int) inventory.Record {
 	for i := range n {
 		r := fleet.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "ns", Name: fmt.Sprintf("object-%06d", i)}
 		rec.Entries[inventory.KeyOf(r)] = inventory.Entry{
-			ObjectRef: r, Hash: strings.Repeat("h", 64), Live: strings.Repeat("l", 32), UID: strings.Repeat("u", 36),
+			ObjectRef: r, Hash: strings.Repeat("h", 64), Live: strings.Repeat("l", 32), Fields: strings.Repeat("f", 16), UID: strings.Repeat("u", 36),
 		}
 	}
 	return rec

@@ -44,7 +44,7 @@ type Policy struct {
 
 // Decision is what becomes of an object that is not desired any more.
 type Decision struct {
-	Reason string // completes "kept: …"; "" when it is to be deleted
+	Cause fleet.Cause // why it is kept; zero when it is to be deleted. The message completes "kept: …".
 	// Protected: it is kept for its kind or its hold, not for a reason that may pass.
 	Protected bool
 	// Waiting: it is kept only until the states of other deployments have arrived.
@@ -61,14 +61,14 @@ type Decision struct {
 // Decision.Hold in the entry, as Entry.Held. An object that a Plan releases for deletion is still checked against the
 // live object before it is deleted.
 type Plan struct {
-	why, limit                        string
+	guard, limit                      fleet.Cause
 	hold, waiting, tombstone, consent bool
 	confirmed                         map[string]bool
 }
 
 // NewPlan makes the plan for a policy.
 func NewPlan(p Policy) Plan {
-	out := Plan{why: p.guard(), limit: p.limit(), hold: p.Hold, waiting: p.Pending, tombstone: p.Tombstone, consent: p.Consent}
+	out := Plan{guard: p.guard(), limit: p.limit(), hold: p.Hold, waiting: p.Pending, tombstone: p.Tombstone, consent: p.Consent}
 	if len(p.Confirmed) > 0 {
 		out.confirmed = make(map[string]bool, len(p.Confirmed))
 	}
@@ -81,49 +81,57 @@ func NewPlan(p Policy) Plan {
 // Decide decides on one object that is not desired any more. held is Entry.Held.
 func (p Plan) Decide(ref fleet.ObjectRef, held Hold) Decision {
 	switch {
-	case p.why != "":
-		return Decision{Reason: p.why}
+	case !p.guard.IsZero():
+		return Decision{Cause: p.guard}
 	case p.waiting:
-		return Decision{Waiting: true, Reason: "other deployments of this agent have not arrived yet"}
+		return Decision{Waiting: true, Cause: WaitingForDeployments()}
 	case p.hold:
-		return Decision{Confirmable: true, Hold: HeldAfterRecovery, Reason: HeldAfterRecovery.String()}
+		return Decision{Confirmable: true, Hold: HeldAfterRecovery, Cause: HeldAfterRecovery.Cause()}
 	case p.confirmed[ref.String()] && (!p.tombstone || !manifest.IsProtected(ref)):
 		return Decision{Confirmed: true} // a deployment that goes releases what is kept in a Namespace, and must not delete it with that
 	case manifest.IsProtected(ref):
-		return Decision{Protected: true, Confirmable: true, Reason: ref.Kind + " is a protected kind, which is only deleted when that is confirmed by name, or by hand"}
-	case p.limit != "":
-		return Decision{Confirmable: true, Hold: HeldOverLimit, Reason: p.limit}
+		return Decision{Protected: true, Confirmable: true, Cause: fleet.Cause{Reason: fleet.ReasonProtectedKind,
+			Message: ref.Kind + " is a protected kind, which is only deleted when that is confirmed by name, or by hand"}}
+	case !p.limit.IsZero():
+		return Decision{Confirmable: true, Hold: HeldOverLimit, Cause: p.limit}
 	case held == HeldAfterRecovery && p.tombstone && !p.consent:
-		return Decision{Protected: true, Confirmable: true, Reason: held.String()}
+		return Decision{Protected: true, Confirmable: true, Cause: held.Cause()}
 	case held != "" && !p.tombstone:
-		return Decision{Confirmable: true, Reason: held.String()}
+		return Decision{Confirmable: true, Cause: held.Cause()}
 	}
 	return Decision{}
 }
 
-// guard returns why nothing at all may be deleted, or "".
-func (p Policy) guard() string {
-	switch {
-	case len(p.Damaged) > 0:
-		return fmt.Sprintf("the inventory cannot be read (ConfigMap %s); restore it, or delete every ConfigMap of the inventory of this target, and restart the agent", p.Damaged[0])
-	case !p.Whole:
-		return "the bundle has not arrived whole"
-	case p.Desired == 0 && !p.AllowEmpty:
-		return "the bundle is empty and the deployment does not allow that"
-	case p.Unsettled > 0:
-		return fmt.Sprintf("nothing is pruned while %d of its objects could not be applied", p.Unsettled)
-	case !p.Prune:
-		return "pruning is off for this deployment"
-	}
-	return ""
+// WaitingForDeployments returns the cause of an object that is kept until the states of other deployments have arrived.
+func WaitingForDeployments() fleet.Cause {
+	return fleet.Cause{Reason: fleet.ReasonWaitingForDeployments, Message: "other deployments of this agent have not arrived yet"}
 }
 
-// limit returns why too many objects have left to be deleted without a confirmation, or "". Objects that were held
-// before count: they belong to the same change.
-func (p Policy) limit() string {
+// guard returns why nothing at all may be deleted; zero when objects may be deleted.
+func (p Policy) guard() fleet.Cause {
+	switch {
+	case len(p.Damaged) > 0:
+		return fleet.Cause{Reason: fleet.ReasonInventoryDamaged, Message: fmt.Sprintf(
+			"the inventory cannot be read (ConfigMap %s); restore it, or delete every ConfigMap of the inventory of this target, and restart the agent", p.Damaged[0])}
+	case !p.Whole:
+		return fleet.Cause{Reason: fleet.ReasonBundleIncomplete, Message: "the bundle has not arrived whole"}
+	case p.Desired == 0 && !p.AllowEmpty:
+		return fleet.Cause{Reason: fleet.ReasonBundleEmpty, Message: "the bundle is empty and the deployment does not allow that"}
+	case p.Unsettled > 0:
+		return fleet.Cause{Reason: fleet.ReasonPruneBlocked, Message: fmt.Sprintf("nothing is pruned while %d of its objects could not be applied", p.Unsettled)}
+	case !p.Prune:
+		return fleet.Cause{Reason: fleet.ReasonPruneDisabled, Message: "pruning is off for this deployment"}
+	}
+	return fleet.Cause{}
+}
+
+// limit returns why too many objects have left to be deleted without a confirmation; zero when they have not. Objects that
+// were held before count: they belong to the same change.
+func (p Policy) limit() fleet.Cause {
 	total := max(p.Total, p.Gone)
 	if p.Tombstone || p.Consent || !p.Limit.Exceeded(p.Gone, total) {
-		return ""
+		return fleet.Cause{}
 	}
-	return fmt.Sprintf("%d of %d objects have left the source at once; confirm those that are to be deleted", p.Gone, total)
+	return fleet.Cause{Reason: fleet.ReasonOverPruneLimit,
+		Message: fmt.Sprintf("%d of %d objects have left the source at once; confirm those that are to be deleted", p.Gone, total)}
 }

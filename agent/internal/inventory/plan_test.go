@@ -38,7 +38,7 @@ func plan(old []inventory.Entry, desired []fleet.ObjectRef, policy inventory.Pol
 	policy.Desired, policy.Gone = len(wanted), len(gone)
 	p := inventory.NewPlan(policy)
 	for _, e := range gone {
-		if v := p.Decide(e.ObjectRef, e.Held); v.Reason != "" {
+		if v := p.Decide(e.ObjectRef, e.Held); !v.Cause.IsZero() {
 			held = append(held, kept{e, v})
 		} else {
 			remove = append(remove, e)
@@ -95,7 +95,7 @@ func TestPlanMeasuresByWhatThereWasBefore(t *testing.T) {
 		policy := willing()
 		policy.Total = total
 		remove, kept := plan(old, desired, policy)
-		if len(remove) != 0 || len(kept) != 20 || !strings.Contains(kept[0].Reason, "20 of 20 objects") {
+		if len(remove) != 0 || len(kept) != 20 || kept[0].Cause.Reason != fleet.ReasonOverPruneLimit || !strings.Contains(kept[0].Cause.Message, "20 of 20 objects") {
 			t.Errorf("%s: removes %d and keeps %d, want all 20 kept", reason, len(remove), len(kept))
 		}
 	}
@@ -117,43 +117,43 @@ func TestPlan(t *testing.T) {
 		desired []fleet.ObjectRef
 		remove  string
 		held    string
-		why     string
+		why     fleet.Reason // of those that are held; a protected kind may have its own
 	}{
 		{reason: "deletes what is gone from a whole bundle, but not protected kinds",
-			policy: func(*inventory.Policy) {}, desired: desired, remove: "goes", held: "data", why: "protected"},
+			policy: func(*inventory.Policy) {}, desired: desired, remove: "goes", held: "data", why: fleet.ReasonProtectedKind},
 		{reason: "a bundle that is not whole says nothing about what is gone",
-			policy: func(p *inventory.Policy) { p.Whole = false }, desired: desired, held: "goes data", why: "whole"},
+			policy: func(p *inventory.Policy) { p.Whole = false }, desired: desired, held: "goes data", why: fleet.ReasonBundleIncomplete},
 		{reason: "pruning is off",
-			policy: func(p *inventory.Policy) { p.Prune = false }, desired: desired, held: "goes data", why: "off"},
+			policy: func(p *inventory.Policy) { p.Prune = false }, desired: desired, held: "goes data", why: fleet.ReasonPruneDisabled},
 		{reason: "pruning is held",
-			policy: func(p *inventory.Policy) { p.Hold = true }, desired: desired, held: "goes data", why: "recovered"},
+			policy: func(p *inventory.Policy) { p.Hold = true }, desired: desired, held: "goes data", why: fleet.ReasonHeldAfterRecovery},
 		{reason: "an object failed",
-			policy: func(p *inventory.Policy) { p.Unsettled = 1 }, desired: desired, held: "goes data", why: "nothing is pruned"},
+			policy: func(p *inventory.Policy) { p.Unsettled = 1 }, desired: desired, held: "goes data", why: fleet.ReasonPruneBlocked},
 		{reason: "the inventory is damaged",
-			policy: func(p *inventory.Policy) { p.Damaged = []string{"chunk"} }, desired: desired, held: "goes data", why: "chunk"},
+			policy: func(p *inventory.Policy) { p.Damaged = []string{"chunk"} }, desired: desired, held: "goes data", why: fleet.ReasonInventoryDamaged},
 		{reason: "a protected kind goes when it is confirmed by name",
 			policy: func(p *inventory.Policy) { p.Confirmed = []string{"PersistentVolumeClaim ns/data"} }, desired: desired, remove: "goes data"},
 		{reason: "a confirmation is no answer to a doubt",
 			policy: func(p *inventory.Policy) {
 				p.Confirmed, p.Unsettled = []string{"ConfigMap ns/goes", "PersistentVolumeClaim ns/data"}, 1
 			},
-			desired: desired, held: "goes data", why: "nothing is pruned"},
+			desired: desired, held: "goes data", why: fleet.ReasonPruneBlocked},
 		{reason: "more than the limit is held",
-			policy: func(p *inventory.Policy) { p.Limit = fleet.PruneLimit{Objects: 1, Percent: 30} }, desired: desired, held: "goes data", why: ""},
+			policy: func(p *inventory.Policy) { p.Limit = fleet.PruneLimit{Objects: 1, Percent: 30} }, desired: desired, held: "goes data", why: fleet.ReasonOverPruneLimit},
 		{reason: "more than the limit goes as far as it is confirmed",
 			policy: func(p *inventory.Policy) {
 				p.Limit, p.Confirmed = fleet.PruneLimit{Objects: 1, Percent: 30}, []string{"ConfigMap ns/goes"}
 			},
-			desired: desired, remove: "goes", held: "data", why: "protected"},
+			desired: desired, remove: "goes", held: "data", why: fleet.ReasonProtectedKind},
 		{reason: "an edit of the deployment is consent, but not for protected kinds",
 			policy:  func(p *inventory.Policy) { p.Limit, p.Consent = fleet.PruneLimit{Objects: 1, Percent: 30}, true },
-			desired: desired, remove: "goes", held: "data", why: "protected"},
+			desired: desired, remove: "goes", held: "data", why: fleet.ReasonProtectedKind},
 		{reason: "others may desire it and have not said so yet",
-			policy: func(p *inventory.Policy) { p.Pending = true }, desired: desired, held: "goes data", why: "e"},
+			policy: func(p *inventory.Policy) { p.Pending = true }, desired: desired, held: "goes data", why: fleet.ReasonWaitingForDeployments},
 		{reason: "an empty bundle is a mistake",
-			policy: func(*inventory.Policy) {}, held: "stays goes data", why: "empty"},
+			policy: func(*inventory.Policy) {}, held: "stays goes data", why: fleet.ReasonBundleEmpty},
 		{reason: "an empty bundle is meant",
-			policy: func(p *inventory.Policy) { p.AllowEmpty = true }, remove: "stays goes", held: "data", why: "protected"},
+			policy: func(p *inventory.Policy) { p.AllowEmpty = true }, remove: "stays goes", held: "data", why: fleet.ReasonProtectedKind},
 	}
 	for _, c := range cases {
 		t.Run(c.reason, func(t *testing.T) {
@@ -167,8 +167,11 @@ func TestPlan(t *testing.T) {
 			}
 			for _, h := range held {
 				kept = append(kept, h.Name)
-				if !strings.Contains(h.Reason, c.why) {
-					t.Errorf("%s is kept because %q, want %q in it", h.Name, h.Reason, c.why)
+				if got := h.Cause.Reason; got != c.why && (got != fleet.ReasonProtectedKind || !manifest.IsProtected(h.ObjectRef)) {
+					t.Errorf("%s is kept because of %s, want %s", h.Name, got, c.why)
+				}
+				if h.Cause.Message == "" {
+					t.Errorf("%s is kept without a message", h.Name)
 				}
 			}
 			if got := strings.Join(removed, " "); got != c.remove {

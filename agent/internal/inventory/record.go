@@ -32,6 +32,9 @@ type Entry struct {
 	// Live is a hash over the own fields of the object as the API server last returned them, so that a change while no agent
 	// was running is noticed. "" when Hash is.
 	Live string
+	// Fields is a hash over the names of the fields that were last applied, without their values. It shows after a restart
+	// that a field was applied that another manager owns now. "" when Hash is, and in inventories of earlier builds.
+	Fields string
 	// UID is of the object that was last applied; "" before the first time.
 	UID string
 	// Wave and Depth are its position in the order of the bundle that named it last. Objects are deleted in the reverse order.

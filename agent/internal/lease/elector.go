@@ -53,8 +53,8 @@ type Elector struct {
 	timing   timing
 	identity string // unique to this process
 	fence    Fence
-	changed  chan struct{} // signals that lease has changed
-	term     *runningTerm  // used by Run only; nil when no term is running
+	changed  wait.Signal  // signals that lease has changed
+	term     *runningTerm // used by Run only; nil when no term is running
 
 	mu       sync.Mutex
 	lease    observedLease
@@ -72,7 +72,7 @@ func newElector(cfg Config, timing timing) (*Elector, error) {
 		return nil, errors.New("an elector needs Leases, a name, a replica and a logger")
 	}
 	return &Elector{
-		cfg: cfg, timing: timing, identity: cfg.Replica + "_" + strings.ToLower(rand.Text()[:10]), changed: make(chan struct{}, 1),
+		cfg: cfg, timing: timing, identity: cfg.Replica + "_" + strings.ToLower(rand.Text()[:10]), changed: wait.NewSignal(),
 	}, nil
 }
 

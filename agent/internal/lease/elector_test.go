@@ -367,7 +367,7 @@ func TestDeletedLeaseKeepsItsLeader(t *testing.T) {
 
 func TestRemainingTimeOfALease(t *testing.T) {
 	t.Parallel()
-	held := func(identity string) *unstructured.Unstructured {
+	heldBy := func(identity string) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"holderIdentity": identity}}}
 	}
 	now := time.Now()
@@ -378,9 +378,9 @@ func TestRemainingTimeOfALease(t *testing.T) {
 		least  time.Duration
 		most   time.Duration
 	}{
-		{"another replica holds it", observedLease{object: held("a_1"), at: now}, timing.duration - time.Second, timing.duration},
-		{"it was not renewed", observedLease{object: held("a_1"), at: now.Add(-timing.duration)}, 0, 0},
-		{"it was released", observedLease{object: held(""), at: now}, 0, 0},
+		{"another replica holds it", observedLease{object: heldBy("a_1"), at: now}, timing.duration - time.Second, timing.duration},
+		{"it was not renewed", observedLease{object: heldBy("a_1"), at: now.Add(-timing.duration)}, 0, 0},
+		{"it was released", observedLease{object: heldBy(""), at: now}, 0, 0},
 		{"it was deleted while held", observedLease{deletedFrom: "a_1", at: now}, timing.duration - time.Second, timing.duration},
 		{"it was deleted while held, long ago", observedLease{deletedFrom: "a_1", at: now.Add(-timing.duration)}, 0, 0},
 		{"it does not exist, and may have been deleted", observedLease{at: now}, 1, timing.retry},

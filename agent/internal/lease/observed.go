@@ -9,8 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-
-	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // microTime is the format of times with microseconds in the Kubernetes API.
@@ -79,7 +77,7 @@ func (e *Elector) observe(object *unstructured.Unstructured) {
 		e.lease.deletedFrom = previous.holder()
 	}
 	e.warnOtherAgentLocked()
-	wait.Signal(e.changed)
+	e.changed.Set()
 }
 
 func (e *Elector) observed() observedLease {

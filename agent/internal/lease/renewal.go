@@ -44,7 +44,7 @@ func (r *renewal) run() {
 			if r.elector.observed().holder() == r.elector.identity {
 				continue
 			}
-			// The event may be late and show an earlier holder, so that only a renewal can tell.
+			// The event may be late and show an earlier holder. The next renewal fails if this replica has lost the Lease.
 		}
 		due.Reset(r.renew())
 	}
@@ -85,7 +85,7 @@ func (r *renewal) renew() time.Duration {
 }
 
 // write renews the observed Lease, and creates it if it was deleted. It fails with errLost when the Lease exists and this
-// process is not its holder: another replica may have led, even if nobody holds the Lease now.
+// process is not its holder: another replica may have led, even if the Lease has no holder now.
 func (r *renewal) write(ctx context.Context) (sent time.Time, err error) {
 	e := r.elector
 	lost := func(l observedLease) bool { return l.object != nil && l.holder() != e.identity }

@@ -76,8 +76,9 @@ type Client struct {
 
 	statuses            statuses
 	events              events
-	wake                chan struct{} // signals that the writer has something to send
-	capabilitiesChanged atomic.Bool   // since they were last sent
+	wake                wait.Signal // signals that the writer has something to send
+	capabilitiesChanged atomic.Bool // since they were last sent
+	applications        atomic.Pointer[fleet.ForeignApplications]
 
 	reports sync.RWMutex  // locked for writing while agent changes, which drops the reports of the previous one
 	agent   fleet.AgentID // that the server has named; "" before it has
@@ -91,9 +92,14 @@ type Client struct {
 	partial          map[string][]byte // incomplete downloads of bundles, by digest
 	snapshotComplete bool              // the server has sent everything that differed at the last Welcome
 	pending          int               // last value passed to Engine.Pending; -1 before the first
-	connected        bool
-	refusals         int // consecutive refusals of tokens
-	problem          *Problem
+	readiness        readiness
+}
+
+// readiness is whether a client is connected, and why not.
+type readiness struct {
+	connected bool
+	refusals  int      // consecutive refusals of tokens
+	problem   *Problem // newest; nil while connected
 }
 
 // New checks cfg and returns a client. It does no I/O.
@@ -112,7 +118,7 @@ func New(cfg Config) (*Client, error) {
 	}
 	return &Client{
 		cfg: cfg, addr: addr, log: cfg.Log.With(obs.KeyComponent, "link", obs.KeyAddress, addr.String()),
-		tokens: tokenSource{stored: cfg.Tokens}, statuses: newStatuses(), wake: make(chan struct{}, 1),
+		tokens: tokenSource{stored: cfg.Tokens}, statuses: newStatuses(), wake: wait.NewSignal(),
 		targets: newTargets(), partial: map[string][]byte{}, pending: -1, welcomeTimeout: defaultWelcomeTimeout,
 	}, nil
 }
@@ -120,7 +126,7 @@ func New(cfg Config) (*Client, error) {
 // CapabilitiesChanged tells the client that Config.Capabilities may return a new value. It does not block.
 func (c *Client) CapabilitiesChanged() {
 	c.capabilitiesChanged.Store(true)
-	wait.Signal(c.wake)
+	c.wake.Set()
 }
 
 // Ready returns nil while the client is connected and the server has accepted the agent. Otherwise it returns the newest
@@ -129,10 +135,10 @@ func (c *Client) Ready(context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
-	case c.connected:
+	case c.readiness.connected:
 		return nil
-	case c.problem != nil:
-		return c.problem
+	case c.readiness.problem != nil:
+		return c.readiness.problem
 	default:
 		return errors.New("not connected to the server yet")
 	}
@@ -184,11 +190,11 @@ func (c *Client) disconnected(err error, delay time.Duration) {
 	}
 	problem := classify(err, c.cfg, c.addr)
 	c.mu.Lock()
-	c.problem = problem
+	c.readiness.problem = problem
 	if status.Code(err) == codes.Unauthenticated {
-		c.refusals++
+		c.readiness.refusals++
 	}
-	refused := c.refusals == refusedAfter
+	refused := c.readiness.refusals == refusedAfter
 	c.mu.Unlock()
 	if refused && c.cfg.Refused != nil && !c.cfg.Standby {
 		c.cfg.Refused()
@@ -200,12 +206,12 @@ func (c *Client) disconnected(err error, delay time.Duration) {
 func (c *Client) setConnected(connected bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if connected == c.connected {
+	if connected == c.readiness.connected {
 		return
 	}
-	c.connected = connected
+	c.readiness.connected = connected
 	if connected {
-		c.problem, c.refusals = nil, 0
+		c.readiness.problem, c.readiness.refusals = nil, 0
 		c.cfg.Metrics.connected.Inc()
 	} else {
 		c.cfg.Metrics.connected.Dec()

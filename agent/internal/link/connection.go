@@ -26,6 +26,7 @@ type connection struct {
 	// sendStates makes the writer list the states of all targets.
 	sendStates   chan struct{}
 	capabilities sentCapabilities
+	applications sentApplications
 	// lease starts the writer.
 	lease chan time.Duration
 	// fetchSlots bounds the number of concurrent downloads.

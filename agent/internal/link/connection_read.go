@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/obs"
-	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
@@ -53,6 +52,7 @@ func (n *connection) handleWelcome(ctx context.Context, m *agentv1.Welcome) erro
 	n.log.Info("connected", obs.KeySession, string(w.Session), "serverVersion", w.ServerVersion, "standby", n.cfg.Standby)
 	// Set before the writer starts, which uses them.
 	n.capabilities.requested, n.capabilities.updates = w.SendCapabilities, w.AcceptCapabilities
+	n.applications.accepted = w.AcceptApplications
 	if n.cfg.Standby {
 		if n.cfg.Welcomed != nil {
 			_, _, _ = n.cfg.Welcomed(ctx, w)
@@ -75,7 +75,7 @@ func (n *connection) handleWelcome(ctx context.Context, m *agentv1.Welcome) erro
 	// needs the list nevertheless: its next desired state may be older than what is in the cluster.
 	if w.SendTargetStates || recovered {
 		n.sendStates <- struct{}{}
-		wait.Signal(n.wake)
+		n.wake.Set()
 	}
 	n.setWelcomed()
 	return nil
@@ -101,7 +101,7 @@ func (n *connection) handleFrame(ctx context.Context, frame *agentv1.ConnectResp
 	case *agentv1.ConnectResponse_StatusStored:
 		count.WithLabelValues("in", "status_stored").Inc()
 		n.forget(n.statuses.confirm(f.StatusStored.GetCount()))
-		wait.Signal(n.wake) // the window has space again
+		n.wake.Set() // the window has space again
 	case *agentv1.ConnectResponse_SnapshotComplete:
 		count.WithLabelValues("in", "snapshot_complete").Inc()
 		n.completeSnapshot()

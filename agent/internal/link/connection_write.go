@@ -55,6 +55,9 @@ func (n *connection) writeOnce() (sent bool, err error) {
 	if c, ok := n.nextCapabilities(); ok {
 		return true, n.send("capabilities", &agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Capabilities{Capabilities: wire.CapabilitiesProto(c)}})
 	}
+	if l := n.nextApplications(); l != nil {
+		return true, n.send("applications", &agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Applications{Applications: wire.ApplicationsProto(*l)}})
+	}
 	if batch := n.events.next(); len(batch) > 0 {
 		return true, n.send("events", &agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Events{Events: wire.EventsProto(batch)}})
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
 	"github.com/kedge-dev/kedge/internal/obs"
-	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
@@ -22,7 +21,7 @@ func (n *connection) handleDesired(ctx context.Context, m *agentv1.Desired) erro
 	}
 	n.log.Info("desired state received", obs.KeyDeployment, d.Deployment, obs.KeyTarget, string(d.Target),
 		obs.KeyGeneration, d.State.Generation, obs.KeyCommit, d.State.Commit, "tombstone", d.State.Tombstone, "detached", d.State.Detached)
-	if d.State.Tombstone || d.State.Detached {
+	if d.State.Tombstone || d.State.Detached || d.Source != nil {
 		n.deliver(d, nil)
 		return nil
 	}
@@ -58,7 +57,7 @@ func (c *Client) deliver(d wire.Desired, objects *manifest.Set) {
 // state counts as pending until Set has returned.
 func (c *Client) deliverLocked(d wire.Desired, objects *manifest.Set) {
 	c.statuses.clearFailure(d.Target)
-	c.engine.Set(engine.Desired{Target: d.Target, Tenant: d.Tenant, Deployment: d.Deployment, State: d.State, Objects: objects})
+	c.engine.Set(engine.Desired{Target: d.Target, Tenant: d.Tenant, Deployment: d.Deployment, State: d.State, Objects: objects, Source: d.Source})
 	c.targets.delivered(d.Target, d.State)
 }
 
@@ -90,11 +89,11 @@ func (c *Client) reportUnavailableLocked(d wire.Desired, reason error) {
 	message := fmt.Sprintf("the bundle of commit %s is unavailable; this agent prunes nothing until it is available: %v", d.State.Commit, reason)
 	c.statuses.setFailure(engine.Status{Target: d.Target, Observed: fleet.Observed{
 		Version: version, Health: fleet.HealthUnknown, AsOf: time.Now(),
-	}}, message)
-	wait.Signal(c.wake)
+	}}, fleet.Cause{Reason: fleet.ReasonBundleUnavailable, Message: message})
+	c.wake.Set()
 	if known.rejected != d.State.Digest {
 		known.rejected = d.State.Digest
-		c.Event(d.Target, fleet.Event{At: time.Now(), Type: fleet.EventWarning, Reason: "BundleUnavailable", Message: message})
+		c.Event(d.Target, fleet.Event{At: time.Now(), Type: fleet.EventWarning, Reason: fleet.ReasonBundleUnavailable, Message: message})
 	}
 }
 

@@ -52,7 +52,7 @@ func (c *tcpProxy) run() {
 		server := c.server
 		c.mu.Unlock()
 		out, err := net.Dial("tcp", server)
-		if err != nil || !c.keep(in, out) {
+		if err != nil || !c.add(in, out) {
 			_ = in.Close()
 			if out != nil {
 				_ = out.Close()
@@ -64,7 +64,7 @@ func (c *tcpProxy) run() {
 	}
 }
 
-func (c *tcpProxy) keep(conns ...net.Conn) bool {
+func (c *tcpProxy) add(conns ...net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.down {

@@ -51,8 +51,8 @@ func TestUnavailableBundleIsShownWithCurrentState(t *testing.T) {
 		len(failed.GetGone()) != 0 || failed.GetFull() {
 		t.Errorf("status = %v, want digest, version, health and objects of the current state", failed)
 	}
-	if m := failed.GetMessage(); !strings.Contains(m, "bundle of commit abc is unavailable") || !strings.Contains(m, "prunes nothing") {
-		t.Errorf("message = %q, want the commit and the consequence", m)
+	if m := failed.GetMessage(); failed.GetReason() != string(fleet.ReasonBundleUnavailable) || !strings.Contains(m, "abc") {
+		t.Errorf("%s: %q, want %s and the commit", failed.GetReason(), m, fleet.ReasonBundleUnavailable)
 	}
 	r.Status(engine.Status{Target: first.Target, Observed: fleet.Observed{
 		Version: first.State.Version, Digest: first.State.Digest, Sync: fleet.SyncSynced, Health: fleet.HealthFailed, Message: "a pod crashes",

@@ -4,7 +4,6 @@ import (
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
-	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/internal/wire"
 )
 
@@ -17,7 +16,7 @@ func (c *Client) Status(s engine.Status) {
 		return
 	}
 	c.statuses.put(s)
-	wait.Signal(c.wake)
+	c.wake.Set()
 }
 
 // Event queues an event. It does not block. When too many events are queued, it drops the oldest one and counts it.
@@ -25,7 +24,7 @@ func (c *Client) Event(target fleet.TargetID, e fleet.Event) {
 	if c.events.put(wire.Event{Target: target, Event: e}) {
 		c.cfg.Metrics.eventsDropped.Inc()
 	}
-	wait.Signal(c.wake)
+	c.wake.Set()
 }
 
 // Reporter returns the reporter for the engine of an agent. It drops the reports of an engine that is still running when

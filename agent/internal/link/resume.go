@@ -33,7 +33,7 @@ func (c *Client) Resume(agent fleet.AgentID, running Engine, found []engine.Held
 func (c *Client) deliverDeferred() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.connected || c.engine == nil {
+	if c.readiness.connected || c.engine == nil {
 		return
 	}
 	for _, d := range c.targets.takeDeferred() {

@@ -18,17 +18,17 @@ func TestDeferredStatesAreDeliveredWithoutAServer(t *testing.T) {
 		reason string
 		away   bool
 		then   func(m *gatewaytest.Memory, id fleet.TargetID)
-		want   func(d engine.Desired, kept fleet.Version) bool
+		want   func(d engine.Desired, cached fleet.Version) bool
 	}{
 		{"the server is unavailable", true, func(*gatewaytest.Memory, fleet.TargetID) {},
-			func(d engine.Desired, kept fleet.Version) bool { return d.State.Version == kept }},
+			func(d engine.Desired, cached fleet.Version) bool { return d.State.Version == cached }},
 		{"the server has a newer state", false, func(m *gatewaytest.Memory, id fleet.TargetID) {
 			m.Desire(id, configMaps(t, 3, 0), func(*fleet.Desired) {})
-		}, func(d engine.Desired, kept fleet.Version) bool { return d.State.Compare(kept) > 0 }},
+		}, func(d engine.Desired, cached fleet.Version) bool { return d.State.Compare(cached) > 0 }},
 		{"the server has detached the target", false, func(m *gatewaytest.Memory, id fleet.TargetID) { m.Detach(id) },
 			func(d engine.Desired, _ fleet.Version) bool { return d.State.Detached }},
 		{"the server has the same state", false, func(*gatewaytest.Memory, fleet.TargetID) {},
-			func(d engine.Desired, kept fleet.Version) bool { return d.State.Version == kept }},
+			func(d engine.Desired, cached fleet.Version) bool { return d.State.Version == cached }},
 	}
 	for _, tt := range cases {
 		t.Run(tt.reason, func(t *testing.T) {
@@ -37,14 +37,14 @@ func TestDeferredStatesAreDeliveredWithoutAServer(t *testing.T) {
 			agent, token := m.Enroll("edge-1")
 			set := configMaps(t, 2, 0)
 			target := m.Deploy(agent, "app", set)
-			kept := engine.Desired{Target: target.ID, Deployment: "app", State: target.Desired, Objects: set}
+			cached := engine.Desired{Target: target.ID, Deployment: "app", State: target.Desired, Objects: set}
 			tt.then(m, target.ID)
 			s := serve(t, m, gatewaytest.Options{})
 			address, last := "grpc://"+s.Addr(), "pending 0"
 			if tt.away {
 				address, last = "grpc://127.0.0.1:1", "set "+string(target.ID)
 			}
-			e := resumedWith(t, address, token, agent.ID, []engine.Desired{kept},
+			e := resumedWith(t, address, token, agent.ID, []engine.Desired{cached},
 				engine.Held{Target: target.ID, Version: target.Desired.Version, Digest: "another one"})
 			e.awaitCall(testContext(t), t, last)
 			if got := e.received(); len(got) != 1 || !tt.want(got[0], target.Desired.Version) {
@@ -62,7 +62,7 @@ func TestResumeAfterAFailedAttempt(t *testing.T) {
 	t.Parallel()
 	set := configMaps(t, 1, 0)
 	digest, _, _ := set.Pack()
-	kept := engine.Desired{Target: "tgt-1", Deployment: "app", Objects: set,
+	cached := engine.Desired{Target: "tgt-1", Deployment: "app", Objects: set,
 		State: fleet.Desired{Version: fleet.Version{Epoch: 1, Generation: 3}, Digest: digest}}
 	e, attempts, ready := &memoryEngine{changed: make(chan struct{}, 1)}, make(chan int, 100), make(chan *link.Client, 1)
 	r := start(t, "grpc://127.0.0.1:1", "token", func(c *link.Config) {
@@ -71,7 +71,7 @@ func TestResumeAfterAFailedAttempt(t *testing.T) {
 			if attempt++; attempt == 3 { // now the cluster answers
 				client := <-ready
 				client.Resume("agt-1", e,
-					[]engine.Held{{Target: "tgt-1", Version: kept.State.Version, Digest: "another one"}}, []engine.Desired{kept})
+					[]engine.Held{{Target: "tgt-1", Version: cached.State.Version, Digest: "another one"}}, []engine.Desired{cached})
 			}
 			attempts <- attempt
 		}

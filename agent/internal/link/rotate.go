@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/obs"
-	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
@@ -58,7 +57,7 @@ func (n *connection) handleNewToken(ctx context.Context, m *agentv1.NewToken) er
 			n.log.Info("the new token is stored", "operation", string(next.Operation), "in", n.cfg.Tokens.String())
 		}
 		n.rotated <- result
-		wait.Signal(n.wake)
+		n.wake.Set()
 	})
 	return nil
 }

@@ -13,9 +13,9 @@ import (
 func TestMissedStatesTakeOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
-		name, reason    string
-		targets, noise  int
-		held, downloads bool // needed in addition to Hello
+		name, reason     string
+		targets, noise   int
+		lists, downloads bool // needed in addition to Hello
 	}{
 		{"little", "it fits into the frames", 2, 1000, false, false},
 		{"a bundle that is not small", "missed bundles may be larger to be inlined", 1, 90_000, false, false},
@@ -52,8 +52,8 @@ func TestMissedStatesTakeOneRoundTrip(t *testing.T) {
 			}
 			listed := counter(t, r.metrics, "kedge_agent_frames_total", "target_states") > before
 			fetched := counter(t, r.metrics, "kedge_agent_bundle_bytes_total") > 0
-			if listed != tt.held || fetched != tt.downloads {
-				t.Errorf("%s: listed %t, fetched %t; want %t and %t", tt.reason, listed, fetched, tt.held, tt.downloads)
+			if listed != tt.lists || fetched != tt.downloads {
+				t.Errorf("%s: listed %t, fetched %t; want %t and %t", tt.reason, listed, fetched, tt.lists, tt.downloads)
 			}
 		})
 	}

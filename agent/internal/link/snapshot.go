@@ -1,7 +1,5 @@
 package link
 
-import "github.com/kedge-dev/kedge/internal/wait"
-
 // startSnapshot is called when the server starts to send the states that differ. They include everything that an earlier
 // connection left waiting for a bundle.
 func (c *Client) startSnapshot() {
@@ -21,7 +19,7 @@ func (c *Client) completeSnapshot() {
 	c.dropPartialsLocked()
 	// Targets that wait for nothing have no failure of the link any more.
 	c.statuses.clearFailuresExcept(c.targets.isAwaited)
-	wait.Signal(c.wake)
+	c.wake.Set()
 	c.updatePendingLocked()
 }
 

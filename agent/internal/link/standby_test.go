@@ -56,13 +56,13 @@ func TestStandbyIsConnectedAndAppliesNothing(t *testing.T) {
 }
 
 // resumed starts a client with a running engine and returns the engine.
-func resumed(t *testing.T, address, token string, agent fleet.AgentID, held ...engine.Held) *memoryEngine {
+func resumed(t *testing.T, address, token string, agent fleet.AgentID, recovered ...engine.Held) *memoryEngine {
 	t.Helper()
-	return resumedWith(t, address, token, agent, nil, held...)
+	return resumedWith(t, address, token, agent, nil, recovered...)
 }
 
 // resumedWith is resumed with deferred states.
-func resumedWith(t *testing.T, address, token string, agent fleet.AgentID, deferred []engine.Desired, held ...engine.Held) *memoryEngine {
+func resumedWith(t *testing.T, address, token string, agent fleet.AgentID, deferred []engine.Desired, recovered ...engine.Held) *memoryEngine {
 	t.Helper()
 	metrics, err := link.NewMetrics(prometheus.NewRegistry())
 	if err != nil {
@@ -84,7 +84,7 @@ func resumedWith(t *testing.T, address, token string, agent fleet.AgentID, defer
 		t.Fatal(err)
 	}
 	e.reporter = c
-	c.Resume(agent, e, held, deferred)
+	c.Resume(agent, e, recovered, deferred)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() { defer close(done); _ = c.Run(ctx) }()

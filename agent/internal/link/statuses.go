@@ -27,10 +27,10 @@ type statuses struct {
 }
 
 type targetStatus struct {
-	newest     engine.Status // reported, with failure as its message
+	newest     engine.Status // reported, with failure as its cause
 	reported   engine.Status // newest report of the engine
 	isReported bool          // reported comes from the engine
-	failure    string        // why the link cannot deliver a desired state; "" when there is no failure
+	failure    fleet.Cause   // why the link cannot deliver a desired state; zero when there is no failure
 	revision   int64         // grows with every change
 	stored     int64         // newest revision that the server has stored
 	confirmed  wire.Confirmed
@@ -61,7 +61,7 @@ func (s *statuses) put(newest engine.Status) {
 
 // setFailure reports a target as failed until clearFailure, in addition to the reports of the engine. first is used for a
 // target that the engine has not reported yet.
-func (s *statuses) setFailure(first engine.Status, failure string) {
+func (s *statuses) setFailure(first engine.Status, failure fleet.Cause) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.getLocked(first.Target)
@@ -83,10 +83,10 @@ func (s *statuses) clearFailure(target fleet.TargetID) {
 }
 
 func (s *statuses) clearFailureLocked(t *targetStatus) {
-	if t == nil || t.failure == "" {
+	if t == nil || t.failure.IsZero() {
 		return
 	}
-	t.failure = ""
+	t.failure = fleet.Cause{}
 	if t.isReported {
 		s.changedLocked(t)
 	}
@@ -114,8 +114,9 @@ func (s *statuses) getLocked(target fleet.TargetID) *targetStatus {
 
 func (s *statuses) changedLocked(t *targetStatus) {
 	t.newest = t.reported
-	if t.failure != "" {
-		t.newest.Observed.Sync, t.newest.Observed.Message = fleet.SyncFailed, t.failure
+	if !t.failure.IsZero() {
+		seen := &t.newest.Observed
+		seen.Sync, seen.Reason, seen.Message = fleet.SyncFailed, t.failure.Reason, t.failure.Message
 	}
 	t.revision++
 	s.dirty[t.newest.Target] = struct{}{}
@@ -259,7 +260,7 @@ func fitting(s wire.Status) (objects, gone int) {
 	size := 0
 	for objects < len(s.Objects) && objects < wire.MaxObjects && size < frameBytes {
 		o := s.Objects[objects]
-		size += refSize(o.ObjectRef) + min(len(o.Message), 1<<10) + 32
+		size += refSize(o.ObjectRef) + min(len(o.Message), 1<<10) + len(o.Reason) + 32
 		objects++
 	}
 	for gone < len(s.Gone) && gone < wire.MaxObjects && size < frameBytes {

@@ -34,8 +34,8 @@ type Config struct {
 // Cache stores states in the cluster. Its methods are safe for concurrent use. Only Load waits for the API server.
 type Cache struct {
 	cfg    Config
-	wake   chan struct{}
-	urgent chan struct{}
+	wake   wait.Signal
+	urgent wait.Signal
 
 	io      sync.Mutex                // locked while the Secrets are read or written
 	stored  *contents                 // nil when the contents of the Secrets are unknown
@@ -65,7 +65,7 @@ func New(cfg Config) (*Cache, error) {
 		return nil, errors.New("the budget of the offline cache is out of range")
 	}
 	return &Cache{
-		cfg: cfg, wake: make(chan struct{}, 1), urgent: make(chan struct{}, 1),
+		cfg: cfg, wake: wait.NewSignal(), urgent: wait.NewSignal(),
 		offered: map[fleet.TargetID]engine.Desired{}, changes: map[fleet.TargetID]change{}, skipped: map[fleet.TargetID]string{},
 		kept: map[fleet.TargetID]bool{},
 	}, nil
@@ -98,7 +98,7 @@ func (p *Cache) Secure(id fleet.TargetID, version fleet.Version) <-chan struct{}
 	}
 	delete(p.offered, id)
 	p.changeLocked(change{Desired: d, then: func() { close(tried) }})
-	wait.Signal(p.urgent)
+	p.urgent.Set()
 	return tried
 }
 
@@ -136,7 +136,7 @@ func (p *Cache) Status(s engine.Status) {
 	}
 	delete(p.offered, s.Target)
 	p.changeLocked(change{Desired: d})
-	wait.Signal(p.wake)
+	p.wake.Set()
 }
 
 // Forget removes the state of a target and calls then after the attempt, successful or not. The engine deletes a
@@ -152,7 +152,7 @@ func (p *Cache) Forget(id fleet.TargetID, then func()) {
 	}
 	p.changeLocked(change{Desired: engine.Desired{Target: id}, then: then})
 	p.mu.Unlock()
-	wait.Signal(p.urgent)
+	p.urgent.Set()
 }
 
 // SetAgent stores the server's configuration of this agent.
@@ -163,7 +163,7 @@ func (p *Cache) SetAgent(a Agent) {
 		return
 	}
 	p.agent = &a
-	wait.Signal(p.wake)
+	p.wake.Set()
 }
 
 // Refused stores that the server refuses the agent.
@@ -179,7 +179,7 @@ func (p *Cache) Refused() {
 	}
 	known.Refused = true
 	p.agent = &known
-	wait.Signal(p.wake)
+	p.wake.Set()
 }
 
 const (
@@ -217,7 +217,7 @@ func (p *Cache) Run(ctx context.Context) error {
 				p.cfg.Log.Warn("writing the offline cache failed, retrying", obs.Err(explain(err)))
 			}
 			logged, delay = err.Error(), backoff.Next(writeInterval, retryMax)
-			wait.Signal(p.wake)
+			p.wake.Set()
 		} else {
 			logged = ""
 			backoff.Reset()
@@ -235,7 +235,7 @@ func (p *Cache) pause(ctx context.Context, d time.Duration) {
 	case <-timer.C:
 	case <-p.urgent:
 		wait.For(ctx, urgentDelay)
-		wait.Signal(p.wake)
+		p.wake.Set()
 	}
 }
 

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { testkit.Main(m) }
 var secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 
 // room is a namespace with an offline cache in it, and what was sent to the API server.
-type room struct {
+type store struct {
 	cluster   *testkit.Cluster
 	namespace string
 	budget    int
@@ -39,17 +39,17 @@ type room struct {
 	left []string
 }
 
-func newRoom(t *testing.T) *room {
+func newStore(t *testing.T) *store {
 	t.Helper()
 	c := testkit.SharedCluster(t)
-	return &room{cluster: c, namespace: c.Namespace(t), budget: MaxBudget}
+	return &store{cluster: c, namespace: c.Namespace(t), budget: MaxBudget}
 }
 
 type tripper func(*http.Request) (*http.Response, error)
 
 func (f tripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-func (r *room) transport(next http.RoundTripper) http.RoundTripper {
+func (r *store) transport(next http.RoundTripper) http.RoundTripper {
 	return tripper(func(req *http.Request) (*http.Response, error) {
 		r.mu.Lock()
 		if req.Method != http.MethodGet {
@@ -66,14 +66,14 @@ func (r *room) transport(next http.RoundTripper) http.RoundTripper {
 	})
 }
 
-func (r *room) writes() int {
+func (r *store) writes() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.sent)
 }
 
 // enter makes an offline cache as a process that has just started does.
-func (r *room) enter(t *testing.T) (*Cache, Snapshot) {
+func (r *store) enter(t *testing.T) (*Cache, Snapshot) {
 	t.Helper()
 	cfg := r.cluster.RESTConfig()
 	cfg.Wrap(r.transport)
@@ -164,7 +164,7 @@ func same(t *testing.T, got Snapshot, agent Agent, want ...engine.Desired) {
 // covers: D4
 func TestWhatIsKeptIsThereAfterARestart(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newStore(t)
 	p, found := r.enter(t)
 	same(t, found, Agent{})
 	p.SetAgent(self)
@@ -191,7 +191,7 @@ func TestWhatIsKeptIsThereAfterARestart(t *testing.T) {
 // covers: D4
 func TestNothingIsWrittenUnlessSomethingChanged(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newStore(t)
 	p, _ := r.enter(t)
 	p.SetAgent(self)
 	a, b := desired(t, "tgt-a", 1, "1", 0), desired(t, "tgt-b", 1, "1", 0)
@@ -260,7 +260,7 @@ func TestDamageIsLeftOut(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			r := newRoom(t)
+			r := newStore(t)
 			p, _ := r.enter(t)
 			p.SetAgent(self)
 			a, b := desired(t, "tgt-a", 1, "a", 0), desired(t, "tgt-b", 1, "b", 0)
@@ -293,7 +293,7 @@ func bundleOf(t *testing.T, value string) string {
 }
 
 // edit changes items of the first Secret, as somebody with a text editor does; nil removes one.
-func (r *room) edit(t *testing.T, change func(data map[string]string) map[string]any) {
+func (r *store) edit(t *testing.T, change func(data map[string]string) map[string]any) {
 	t.Helper()
 	var data map[string]string
 	if err := json.Unmarshal([]byte(r.cluster.Kubectl(t, "-n", r.namespace, "get", "secret", "kedge-offline-0", "-o", "jsonpath={.data}")), &data); err != nil {
@@ -309,7 +309,7 @@ func (r *room) edit(t *testing.T, change func(data map[string]string) map[string
 // covers: D4
 func TestForeignSecretIsNeverTouched(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newStore(t)
 	r.cluster.Kubectl(t, "-n", r.namespace, "create", "secret", "generic", "kedge-offline-0", "--from-literal=agent=mine")
 	p, found := r.enter(t)
 	same(t, found, Agent{})
@@ -326,7 +326,7 @@ func TestForeignSecretIsNeverTouched(t *testing.T) {
 // covers: D4
 func TestWhatDoesNotFitIsSaidAndHurtsNothingElse(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newStore(t)
 	r.budget = 300 << 10
 	p, _ := r.enter(t)
 	p.SetAgent(self)
@@ -350,7 +350,7 @@ func TestWhatDoesNotFitIsSaidAndHurtsNothingElse(t *testing.T) {
 // covers: D4
 func TestAnotherAgentFindsNothingOfTheOneBefore(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newStore(t)
 	p, _ := r.enter(t)
 	p.SetAgent(self)
 	settle(t, p, desired(t, "tgt-a", 1, "1", 0))
@@ -365,7 +365,7 @@ func TestAnotherAgentFindsNothingOfTheOneBefore(t *testing.T) {
 // covers: C8
 func TestRefusalIsRememberedUntilTheAgentIsLetInAgain(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newStore(t)
 	p, _ := r.enter(t)
 	p.Refused() // it never was let in: there is nothing to remember
 	round(t, p)
@@ -392,7 +392,7 @@ func TestKillAtAnyWriteLeavesOneStateOrTheOther(t *testing.T) {
 	for kill := 1; kill <= 6; kill++ {
 		t.Run(fmt.Sprint("write ", kill), func(t *testing.T) {
 			t.Parallel()
-			r := newRoom(t)
+			r := newStore(t)
 			p, _ := r.enter(t)
 			p.SetAgent(self)
 			old, fresh := desired(t, "tgt-a", 1, "1", 1<<20), desired(t, "tgt-a", 2, "2", 1<<20)
@@ -432,7 +432,7 @@ func TestKillAtAnyWriteLeavesOneStateOrTheOther(t *testing.T) {
 // covers: D4
 func TestForgettingComesFirstAndNeverHangs(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newStore(t)
 	p, _ := r.enter(t)
 	p.SetAgent(self)
 	settle(t, p, desired(t, "tgt-a", 1, "1", 0), desired(t, "tgt-b", 1, "2", 0))
@@ -470,7 +470,7 @@ func TestForgettingComesFirstAndNeverHangs(t *testing.T) {
 // covers: D4
 func TestStateIsKeptBeforeItIsWorkedThrough(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newStore(t)
 	p, _ := r.enter(t)
 	p.SetAgent(self)
 	first, second := desired(t, "tgt-a", 1, "1", 0), desired(t, "tgt-a", 2, "2", 0)
@@ -530,7 +530,7 @@ func TestStateIsKeptBeforeItIsWorkedThrough(t *testing.T) {
 
 func TestWhoeverWaitsForAStateWaitsUntilItIsKept(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newStore(t)
 	r.budget = 300 << 10
 	p, _ := r.enter(t)
 	p.SetAgent(self)

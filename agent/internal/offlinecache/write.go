@@ -8,7 +8,6 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
-	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // work is the set of changes of one write.
@@ -85,7 +84,7 @@ func (p *Cache) postpone(again map[fleet.TargetID]change) {
 			p.changeLocked(next)
 		}
 	}
-	wait.Signal(p.urgent)
+	p.urgent.Set()
 }
 
 // endWrite ends the write that takePending has started.

@@ -71,17 +71,21 @@ func Parse(text []byte) (Policy, error) {
 	return p, nil
 }
 
-// Refusal returns why an object must not be managed, or "". namespaced is whether the kind of ref is namespaced.
-func (p Policy) Refusal(ref fleet.ObjectRef, namespaced bool) string {
+// Refusal returns why an object must not be managed, or a zero Cause. namespaced is whether the kind of ref is namespaced.
+func (p Policy) Refusal(ref fleet.ObjectRef, namespaced bool) fleet.Cause {
 	switch {
 	case !p.allowsKind(ref):
-		return "the owner of this cluster does not allow kind " + kindOf(ref)
+		return refused("the owner of this cluster does not allow kind " + kindOf(ref))
 	case !namespaced && p.ClusterScoped != nil && !*p.ClusterScoped:
-		return "is cluster-scoped, which the owner of this cluster does not allow"
+		return refused("is cluster-scoped, which the owner of this cluster does not allow")
 	case namespaced && !p.allowsNamespace(ref.Namespace), !namespaced && kindOf(ref) == "Namespace" && !p.allowsNamespace(ref.Name):
-		return "the owner of this cluster does not allow namespace " + namespaceOf(ref) + " to be managed"
+		return refused("the owner of this cluster does not allow namespace " + namespaceOf(ref) + " to be managed")
 	}
-	return ""
+	return fleet.Cause{}
+}
+
+func refused(message string) fleet.Cause {
+	return fleet.Cause{Reason: fleet.ReasonOwnerPolicy, Message: message}
 }
 
 func (p Policy) allowsKind(ref fleet.ObjectRef) bool {
@@ -100,23 +104,31 @@ func (p Policy) allowsNamespace(name string) bool {
 	return (len(p.Namespaces.Allow) == 0 || matches(p.Namespaces.Allow, name)) && !matches(p.Namespaces.Deny, name)
 }
 
-// RefuseAs returns why a deployment may not be applied as a ServiceAccount, or "". An empty account means the agent itself.
-func (p Policy) RefuseAs(account string) string {
+// RefuseAs returns why a deployment may not be applied as a ServiceAccount, or a zero Cause. An empty account means the agent itself.
+func (p Policy) RefuseAs(account string) fleet.Cause {
 	switch {
 	case account == "" && p.ServiceAccounts.Require:
-		return "the owner of this cluster requires a ServiceAccount for each deployment (policy.serviceAccount)"
+		return refused("the owner of this cluster requires a ServiceAccount for each deployment (policy.serviceAccount)")
 	case account != "" && len(p.ServiceAccounts.Allow) > 0 && !matches(p.ServiceAccounts.Allow, account):
-		return "the owner of this cluster does not allow deployments to be applied as ServiceAccount " + account
+		return refused("the owner of this cluster does not allow deployments to be applied as ServiceAccount " + account)
 	}
-	return ""
+	return fleet.Cause{}
 }
 
-// RefuseDeletion returns why deletions are not allowed, or "".
-func (p Policy) RefuseDeletion() string {
-	if p.Deletions != nil && !*p.Deletions {
-		return "the owner of this cluster does not allow deletions"
+// RefuseNamespace returns why the objects of a namespace must not be managed, or a zero Cause.
+func (p Policy) RefuseNamespace(name string) fleet.Cause {
+	if !p.allowsNamespace(name) {
+		return refused("the owner of this cluster does not allow namespace " + name + " to be managed")
 	}
-	return ""
+	return fleet.Cause{}
+}
+
+// RefuseDeletion returns why deletions are not allowed, or a zero Cause.
+func (p Policy) RefuseDeletion() fleet.Cause {
+	if p.Deletions != nil && !*p.Deletions {
+		return refused("the owner of this cluster does not allow deletions")
+	}
+	return fleet.Cause{}
 }
 
 func matches(patterns []string, name string) bool {

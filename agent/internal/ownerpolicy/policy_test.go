@@ -52,8 +52,8 @@ func TestRefusal(t *testing.T) {
 		t.Run(c.reason, func(t *testing.T) {
 			t.Parallel()
 			got := parse(t, c.policy).Refusal(c.ref, c.ref.Namespace != "")
-			if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
-				t.Errorf("refusal is %q, want %q in it", got, c.want)
+			if got.IsZero() != (c.want == "") || !got.IsZero() && got.Reason != fleet.ReasonOwnerPolicy || !strings.Contains(got.Message, c.want) {
+				t.Errorf("refusal is %+v, want %q in it", got, c.want)
 			}
 		})
 	}
@@ -63,8 +63,8 @@ func TestServiceAccounts(t *testing.T) {
 	t.Parallel()
 	p := parse(t, `serviceAccounts: {require: true, allow: ["team-*/deployer"]}`)
 	for account, refused := range map[string]bool{"": true, "team-a/deployer": false, "team-a/admin": true, "kube-system/deployer": true} {
-		if got := p.RefuseAs(account); (got != "") != refused {
-			t.Errorf("as %q: refusal is %q, want one: %v", account, got, refused)
+		if got := p.RefuseAs(account); got.IsZero() == refused {
+			t.Errorf("as %q: refusal is %+v, want one: %v", account, got, refused)
 		}
 	}
 }
@@ -136,13 +136,13 @@ func TestWatchFollowsTheFile(t *testing.T) {
 		}
 	}
 	write(`deletions: false`)
-	if p := next(); p.RefuseDeletion() == "" {
+	if p := next(); p.RefuseDeletion().IsZero() {
 		t.Error("deletions are allowed, want the restriction of the file")
 	}
 	write(`deletions: [`) // changes nothing
 	write("\n")           // nor does an empty file
 	write(`clusterScoped: false`)
-	if p := next(); p.RefuseDeletion() != "" || p.ClusterScoped == nil {
+	if p := next(); !p.RefuseDeletion().IsZero() || p.ClusterScoped == nil {
 		t.Errorf("policy is %+v, want the newest", p)
 	}
 	write(`{}`)
@@ -185,7 +185,7 @@ func TestPolicyStaysInForceWhenItsFileDisappears(t *testing.T) {
 	if err := os.WriteFile(file, []byte(`{}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if p := <-changes; p.RefuseDeletion() != "" {
+	if p := <-changes; !p.RefuseDeletion().IsZero() {
 		t.Errorf("policy is %+v, want the content of the file", p)
 	}
 	cancel()

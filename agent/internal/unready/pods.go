@@ -6,9 +6,11 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// The reasons of containers that alternate while one problem lasts, and the one of each that is said.
+// steady maps reasons of containers that alternate while one problem lasts to the one that is reported.
 var steady = map[string]string{
 	"ErrImagePull":     "ImagePullBackOff",
 	"ImagePullBackOff": "ImagePullBackOff",
@@ -18,8 +20,7 @@ var steady = map[string]string{
 // starting are reasons of containers that every pod goes through.
 var starting = map[string]bool{"": true, "ContainerCreating": true, "PodInitializing": true}
 
-// Pods returns those that are neither ready nor done nor on their way out: those with a reason first, then the
-// oldest.
+// Pods returns the pods that are neither ready nor done nor being deleted: those with a status first, then the oldest.
 func Pods(pods []corev1.Pod) []Pod {
 	pods = slices.DeleteFunc(slices.Clone(pods), func(p corev1.Pod) bool {
 		return p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded || isReady(&p)
@@ -29,14 +30,15 @@ func Pods(pods []corev1.Pod) []Pod {
 	})
 	out := make([]Pod, 0, len(pods))
 	for i := range pods {
-		reason, detail := problem(&pods[i])
-		out = append(out, Pod{Name: pods[i].Name, UID: string(pods[i].UID), Reason: reason, Detail: detail})
+		found := problem(&pods[i])
+		found.Name, found.UID = pods[i].Name, string(pods[i].UID)
+		out = append(out, found)
 	}
 	slices.SortStableFunc(out, func(a, b Pod) int {
-		if (a.Reason == "") == (b.Reason == "") {
+		if (a.Status == "") == (b.Status == "") {
 			return 0
 		}
-		return cmp.Compare(b.Reason, a.Reason)
+		return cmp.Compare(b.Status, a.Status)
 	})
 	return out
 }
@@ -55,28 +57,29 @@ func condition(pod *corev1.Pod, kind corev1.PodConditionType) *corev1.PodConditi
 	return nil
 }
 
-// problem is why a pod is not ready; "" when it does not say.
-func problem(pod *corev1.Pod) (reason, detail string) {
+// problem returns why a pod is not ready, without its name; an empty Status when the pod does not tell.
+func problem(pod *corev1.Pod) Pod {
 	if c := condition(pod, corev1.PodScheduled); c != nil && c.Status == corev1.ConditionFalse {
-		return "Pending", cut(c.Message, maxWarning)
+		return Pod{Status: "Pending", Reason: scheduleReason(c.Reason), Detail: cut(c.Message, maxWarning)}
 	}
 	for _, statuses := range [][]corev1.ContainerStatus{pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses} {
 		for i := range statuses {
-			if reason, detail := containerProblem(&statuses[i]); reason != "" {
-				return reason, detail
+			if found := containerProblem(&statuses[i]); found.Status != "" {
+				return found
 			}
 		}
 	}
 	if pod.Status.Phase == corev1.PodFailed {
-		return cmp.Or(pod.Status.Reason, "Failed"), cut(pod.Status.Message, maxWarning)
+		status := cmp.Or(pod.Status.Reason, "Failed")
+		return Pod{Status: status, Reason: statusReason(status), Detail: cut(pod.Status.Message, maxWarning)}
 	}
-	return "", ""
+	return Pod{}
 }
 
-// containerProblem is why a container is not ready; "" when it is, or is only starting.
-func containerProblem(c *corev1.ContainerStatus) (reason, detail string) {
+// containerProblem returns why a container is not ready; an empty Status when it is, or is only starting.
+func containerProblem(c *corev1.ContainerStatus) Pod {
 	if c.Ready {
-		return "", ""
+		return Pod{}
 	}
 	ended := cmp.Or(c.State.Terminated, c.LastTerminationState.Terminated)
 	waiting := ""
@@ -86,15 +89,15 @@ func containerProblem(c *corev1.ContainerStatus) (reason, detail string) {
 	}
 	switch {
 	case waiting == "ImagePullBackOff":
-		return waiting, fmt.Sprintf("container %s, image %s", c.Name, c.Image)
+		return Pod{Status: waiting, Reason: statusReason(waiting), Detail: fmt.Sprintf("container %s, image %s", c.Name, c.Image)}
 	case waiting != "CrashLoopBackOff" && !starting[waiting]:
-		return waiting, joinDetail("container "+c.Name, c.State.Waiting.Message)
+		return Pod{Status: waiting, Reason: statusReason(waiting), Detail: joinDetail("container "+c.Name, c.State.Waiting.Message)}
 	case ended == nil || ended.ExitCode == 0 && waiting == "":
-		return "", ""
+		return Pod{}
 	case c.RestartCount > 0 || waiting == "CrashLoopBackOff":
-		return "CrashLoopBackOff", exited(c.Name, ended)
+		return Pod{Status: "CrashLoopBackOff", Reason: exitReason(ended, fleet.ReasonCrashLoopBackOff), Detail: exited(c.Name, ended)}
 	default:
-		return "Failed", exited(c.Name, ended)
+		return Pod{Status: "Failed", Reason: exitReason(ended, fleet.ReasonContainerFailed), Detail: exited(c.Name, ended)}
 	}
 }
 

@@ -127,6 +127,15 @@ func Status(err error) int {
 	return 0
 }
 
+// Problem is the problem document of a StatusError in err, else the zero Problem.
+func Problem(err error) apiv1.Problem {
+	var status *StatusError
+	if errors.As(err, &status) {
+		return status.Problem
+	}
+	return apiv1.Problem{}
+}
+
 // Refuses reports whether err is a StatusError about a field of the request, in its body or its query.
 func Refuses(err error, field string) bool {
 	var status *StatusError

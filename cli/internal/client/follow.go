@@ -21,7 +21,7 @@ import (
 const silence = 65 * time.Second
 
 // Notice is what a feed tells: that it is (again) open or has lost records, and so everything has
-// to be read anew, or that one thing has changed.
+// to be read again, or that one thing has changed.
 type Notice struct {
 	Reread bool
 	Change apiv1.Change // zero when Reread is set

@@ -40,6 +40,10 @@ type ManifestOptions struct {
 	Image         string
 	ServerAddress string
 	Replicas      int
+	// Namespace is the namespace of the agent.
+	Namespace string
+	// RegistrationSecret is a Secret in that namespace that the user creates.
+	RegistrationSecret string
 	// WithoutDeployment leaves the Deployment out.
 	WithoutDeployment bool
 }
@@ -55,6 +59,12 @@ func (c *Client) Manifest(ctx context.Context, name string, o ManifestOptions) (
 	}
 	if o.Replicas > 1 {
 		query.Set("replicas", strconv.Itoa(o.Replicas))
+	}
+	if o.Namespace != "" {
+		query.Set("namespace", o.Namespace)
+	}
+	if o.RegistrationSecret != "" {
+		query.Set("registrationSecret", o.RegistrationSecret)
 	}
 	if o.WithoutDeployment {
 		query.Set("withoutDeployment", "true")

@@ -16,8 +16,8 @@ import (
 
 	"github.com/kedge-dev/kedge/cli/internal/client"
 	"github.com/kedge-dev/kedge/internal/apiv1"
-	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/localcluster"
+	"github.com/kedge-dev/kedge/internal/localpod"
 	"github.com/kedge-dev/kedge/internal/rig"
 )
 
@@ -31,6 +31,8 @@ type Config struct {
 	KubeBin string
 	// BinDir is the folder of kedge-server and kedge-agent.
 	BinDir string
+	// CRs deploys by custom resources in the first cluster. Not used with Kubeconfig.
+	CRs bool
 	// Once checks everything and ends instead of waiting for Ctrl-C.
 	Once bool
 	// Out is where a person reads along.
@@ -83,7 +85,8 @@ type demo struct {
 }
 
 type namedCluster struct {
-	name string
+	name       string
+	kubeconfig string
 	rig.Cluster
 }
 
@@ -132,7 +135,7 @@ func (d *demo) startClusters(ctx context.Context) error {
 				return err
 			}
 			stops[i] = c.Stop
-			d.clusters[i].name = name
+			d.clusters[i].name, d.clusters[i].kubeconfig = name, c.Kubeconfig()
 			d.clusters[i].Cluster, err = d.kubectl(i+1, c.Kubeconfig())
 			return err
 		})
@@ -150,7 +153,7 @@ func (d *demo) useCluster(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.clusters = []namedCluster{{"cluster", c}}
+	d.clusters = []namedCluster{{name: "cluster", Cluster: c}}
 	// The demo removes both at its end, so they have to be its own.
 	found, err := c.Run(ctx, "", "get", "namespace", namespace, agentNamespace, "--ignore-not-found", "-o", "name")
 	if err != nil {
@@ -174,6 +177,12 @@ func (d *demo) startServer(ctx context.Context) error {
 	d.serverConfig = rig.ServerConfig{
 		Binary: filepath.Join(d.cfg.BinDir, "kedge-server"), Listen: "127.0.0.1:0", DataDir: filepath.Join(d.dir, "server"), Log: log,
 	}
+	if d.cfg.CRs {
+		d.serverConfig.Args = []string{"--kubeconfig", d.clusters[0].kubeconfig}
+		if err := d.installDefinitions(ctx); err != nil {
+			return err
+		}
+	}
 	d.server, err = rig.StartServer(ctx, d.serverConfig)
 	if err != nil {
 		return err
@@ -182,7 +191,7 @@ func (d *demo) startServer(ctx context.Context) error {
 	if err := d.writeKedge(); err != nil {
 		return err
 	}
-	d.client, err = client.New(client.Config{Server: d.server.URL, Token: d.server.Token, Tenant: fleet.DefaultTenant})
+	d.client, err = client.New(client.Config{Server: d.server.URL, Token: d.server.Token, Tenant: d.tenant()})
 	return err
 }
 
@@ -198,25 +207,34 @@ func (d *demo) startAgents(ctx context.Context) error {
 // startAgent installs an agent as a platform engineer does, and starts it outside of the cluster
 // exactly as its applied manifest says: simulated nodes run no containers.
 func (d *demo) startAgent(ctx context.Context, c namedCluster) error {
+	if err := os.Mkdir(d.agentDir(c), 0o700); err != nil {
+		return err
+	}
+	if d.cfg.CRs {
+		return d.registerAgent(ctx, c)
+	}
 	if _, err := d.server.Install(ctx, c.Cluster, apiv1.EnrollAgent{Name: c.name}); err != nil {
 		return err
 	}
 	if d.cfg.Kubeconfig != "" { // a cluster that stays gets back what it had
 		d.closers = append(d.closers, func() error { return d.uninstall(context.WithoutCancel(ctx), c) })
 	}
-	dir := filepath.Join(d.dir, "agent-"+c.name)
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		return err
-	}
 	if d.cfg.Kubeconfig != "" { // the process takes the place of the pod, whose image no registry has
 		if _, err := c.Run(ctx, "", "-n", agentNamespace, "scale", "deployment", "kedge-agent", "--replicas=0"); err != nil {
 			return err
 		}
 	}
-	pod, err := c.Pod(ctx, c.name, filepath.Join(d.cfg.BinDir, "kedge-agent"), dir)
+	pod, err := c.Pod(ctx, c.name, filepath.Join(d.cfg.BinDir, "kedge-agent"), d.agentDir(c))
 	if err != nil {
 		return err
 	}
+	return d.runAgent(ctx, c, pod)
+}
+
+func (d *demo) agentDir(c namedCluster) string { return filepath.Join(d.dir, "agent-"+c.name) }
+
+// runAgent starts the process of an installed agent.
+func (d *demo) runAgent(ctx context.Context, c namedCluster, pod *localpod.Pod) error {
 	log, err := os.Create(filepath.Join(d.dir, "kedge-agent-"+c.name+".log"))
 	if err != nil {
 		return err
@@ -239,10 +257,7 @@ func (d *demo) makeRepository(ctx context.Context) (err error) {
 
 // deploy declares the application, then makes the repository call the server's webhook.
 func (d *demo) deploy(ctx context.Context) error {
-	_, err := client.Send[apiv1.Deployment](ctx, d.client, http.MethodPost, d.client.In("deployments"), apiv1.CreateDeployment{
-		Name: deployment, Namespace: namespace, Source: apiv1.Source{RepoURL: d.repo.url(), Path: "app"},
-	})
-	if err != nil {
+	if err := d.declare(ctx); err != nil {
 		return err
 	}
 	if d.cfg.Kubeconfig != "" {
@@ -261,6 +276,17 @@ func (d *demo) deploy(ctx context.Context) error {
 		return err
 	}
 	return d.repo.installHook(kedge, hook.URL, hook.Secret)
+}
+
+// declare creates the deployment.
+func (d *demo) declare(ctx context.Context) error {
+	if d.cfg.CRs {
+		return d.applyDeployment(ctx)
+	}
+	_, err := client.Send[apiv1.Deployment](ctx, d.client, http.MethodPost, d.client.In("deployments"), apiv1.CreateDeployment{
+		Name: deployment, Namespace: namespace, Source: apiv1.Source{RepoURL: d.repo.url(), Path: "app"},
+	})
+	return err
 }
 
 // wait shows the demo until ctx ends or something of it does.

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/rig"
 )
 
@@ -31,9 +32,17 @@ func (d *demo) writeKedge() error {
 		return err
 	}
 	d.kedge = filepath.Join(d.dir, "kedge")
-	script := fmt.Sprintf("#!/bin/sh\nKEDGE_CONFIG=%s KEDGE_SERVER=%s KEDGE_TOKEN=%s exec %s \"$@\"\n",
-		quote(filepath.Join(d.dir, "kedge.yaml")), quote(d.server.URL), quote(d.server.Token), quote(self))
+	script := fmt.Sprintf("#!/bin/sh\nKEDGE_CONFIG=%s KEDGE_SERVER=%s KEDGE_TOKEN=%s KEDGE_TENANT=%s exec %s \"$@\"\n",
+		quote(filepath.Join(d.dir, "kedge.yaml")), quote(d.server.URL), quote(d.server.Token), quote(d.tenant()), quote(self))
 	return writeProgram(d.kedge, script)
+}
+
+// tenant is the tenant of the demo.
+func (d *demo) tenant() string {
+	if d.cfg.CRs {
+		return crNamespace
+	}
+	return fleet.DefaultTenant
 }
 
 func writeProgram(path, script string) error {

@@ -1,6 +1,6 @@
-// Package disktree is a folder on disk as a filetree, for what a user has in front of them and has not
-// committed yet. Folders called .git are left out, and a folder that holds one is a submodule. What
-// changes on disk while it is read may or may not be seen.
+// Package disktree provides a folder on disk as a filetree, for files that a user has not committed yet. It
+// skips folders called .git, and a folder that contains one is a submodule. A reader may or may not see
+// concurrent changes on disk.
 package disktree
 
 import (
@@ -21,20 +21,20 @@ import (
 	"github.com/kedge-dev/kedge/internal/filetree"
 )
 
-// gitFolder is where Git keeps its own.
+// gitFolder is the folder with Git's own data.
 const gitFolder = ".git"
 
-// Tree is a folder on disk. It never leaves the folder: links are entries, and are not followed.
+// Tree is a folder on disk. Reads never leave the folder: symbolic links are entries and are not followed.
 type Tree struct {
 	root *os.Root
 
 	mu    sync.Mutex
-	paths map[string]string // of files and links, by ID
+	paths map[string]string // paths of files and links, by ID
 }
 
 var _ filetree.Tree = (*Tree)(nil)
 
-// Open returns the folder dir. Close ends it.
+// Open opens the folder dir. Close releases it.
 func Open(dir string) (*Tree, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -64,7 +64,7 @@ func (t *Tree) ID(ctx context.Context, name string) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// List implements filetree.Tree. The IDs of files are hashes of their content; folders have none here.
+// List implements filetree.Tree. The IDs of files are hashes of their content; folders have no ID.
 func (t *Tree) List(ctx context.Context, name string) ([]filetree.Entry, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (t *Tree) isFile(name string) bool {
 	return err == nil && !info.IsDir()
 }
 
-// entry describes what is at name; ok is false for what Git knows nothing of, such as a socket.
+// entry describes the file at name. ok is false for types that Git does not store, such as sockets.
 func (t *Tree) entry(name string, f fs.DirEntry) (e filetree.Entry, ok bool, err error) {
 	e.Name = f.Name()
 	switch {
@@ -128,7 +128,7 @@ func (t *Tree) entry(name string, f fs.DirEntry) (e filetree.Entry, ok bool, err
 	return e, false, nil
 }
 
-// remember returns the hash of content, after a prefix, and keeps where it is.
+// remember returns the hash of prefix and content, and records the path under it.
 func (t *Tree) remember(name, prefix string, content io.Reader) (string, error) {
 	hash := sha256.New()
 	if _, err := io.Copy(hash, content); err != nil {

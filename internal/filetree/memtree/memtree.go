@@ -1,5 +1,5 @@
-// Package memtree is a filetree in memory, for tests of what reads one. It counts what is asked of
-// it, so that a test can show that something was not read.
+// Package memtree provides a filetree in memory for tests. It counts reads, so that a test can show that a file
+// was not read.
 package memtree
 
 import (
@@ -17,13 +17,13 @@ import (
 	"github.com/kedge-dev/kedge/internal/filetree"
 )
 
-// Contents that make an entry something else than a file.
+// Contents that turn an entry into something other than a file.
 const (
 	Symlink   = "\x00symlink"
 	Submodule = "\x00submodule"
 )
 
-// Link is the content of a symbolic link to target.
+// Link returns the content of a symbolic link to target.
 func Link(target string) string { return Symlink + target }
 
 // Tree is a tree in memory. It is safe for concurrent use.
@@ -38,7 +38,7 @@ type Tree struct {
 
 var _ filetree.Tree = (*Tree)(nil)
 
-// New makes a tree of files by their paths.
+// New returns a tree with the given files, by path.
 func New(files map[string]string) *Tree {
 	t := &Tree{folders: map[string][]filetree.Entry{".": nil}, content: map[string]string{}}
 	for name, content := range files {
@@ -70,7 +70,7 @@ func (t *Tree) add(folder string, e filetree.Entry) {
 	}
 }
 
-// sum sorts the folder at name and those below it, and gives them IDs.
+// sum sorts the folder at name and the folders below it, and computes their IDs.
 func (t *Tree) sum(name string) string {
 	entries := t.folders[name]
 	slices.SortFunc(entries, func(a, b filetree.Entry) int { return cmp.Compare(a.Name, b.Name) })
@@ -87,7 +87,7 @@ func (t *Tree) sum(name string) string {
 // ID implements filetree.Tree.
 func (t *Tree) ID(_ context.Context, name string) (string, error) {
 	if _, ok := t.folders[path.Clean(name)]; !ok {
-		return "", fmt.Errorf("looking for the folder %q: %w", name, fs.ErrNotExist)
+		return "", fmt.Errorf("reading the folder %q: %w", name, fs.ErrNotExist)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -128,7 +128,7 @@ func (t *Tree) Listed() []string {
 	return slices.Clone(t.listed)
 }
 
-// Reads returns how many files were read.
+// Reads returns the number of files that were read.
 func (t *Tree) Reads() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()

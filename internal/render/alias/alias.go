@@ -1,6 +1,5 @@
-// Package alias finds YAML whose aliases expand to far more than was written, before a library expands
-// them: 367 bytes can ask for gigabytes. It parses with the parser that Kustomize has and expands
-// nothing itself.
+// Package alias finds YAML whose aliases expand to far more than is written, before a library expands them: 367
+// bytes can need gigabytes. It uses the parser of Kustomize and expands nothing itself.
 package alias
 
 import (
@@ -12,30 +11,29 @@ import (
 	yaml "go.yaml.in/yaml/v3"
 )
 
-// maxAdded bounds what aliases may add to a text. Kustomize needs about 250 times as much memory.
+// maxAdded limits the size that aliases may add to a text. Kustomize needs about 250 times as much memory.
 const maxAdded = 1 << 20
 
-// nodeCost is what a node weighs beside its text.
+// nodeCost is the size of a node in addition to its text.
 const nodeCost = 8
 
-// maxInner bounds how deep YAML inside of strings inside of YAML is looked at, such as a patch in a
-// transformer in a kustomization.
+// maxInner limits the depth of YAML inside strings of YAML, such as a patch in a transformer in a
+// kustomization.
 const maxInner = 4
 
-// ErrExpands says that aliases multiply.
+// ErrExpands means that aliases multiply.
 var ErrExpands = errors.New("its aliases expand to too much: write the values out")
 
-// Check fails with ErrExpands when a document of text, or a string in one that is YAML itself, expands
-// to too much. What is not YAML passes: it is for somebody else to complain of.
+// Check fails with ErrExpands if a document in text, or a string in it that is YAML itself, expands too much.
+// Invalid YAML passes: the renderer reports it.
 func Check(text []byte) error { return check(text, maxInner) }
 
 func check(text []byte, inner int) error {
-	// A text in quotes may spell what it has inside in another way.
+	// A quoted text may use escapes.
 	if !bytes.ContainsAny(text, `&\`) || !bytes.ContainsAny(text, `*\`) {
 		return nil
 	}
-	// Kustomize parts documents before it parses them, Helm parses the whole: one that either sees must
-	// not be missed.
+	// Kustomize splits documents before it parses them, and Helm parses the whole text: check both.
 	whole := strings.ReplaceAll(string(text), "\r\n", "\n")
 	for _, part := range append(strings.Split(whole, "\n---"), whole) {
 		if err := checkStream(part, inner); err != nil {
@@ -45,7 +43,7 @@ func check(text []byte, inner int) error {
 	return nil
 }
 
-// checkStream looks at the documents of a text until one is not YAML.
+// checkStream checks the documents of a text until one is not YAML.
 func checkStream(text string, inner int) error {
 	for decoder := yaml.NewDecoder(strings.NewReader(text)); ; {
 		var doc yaml.Node
@@ -63,10 +61,9 @@ func checkStream(text string, inner int) error {
 	}
 }
 
-// weigher measures a document with aliases followed. A node that was weighed is not weighed again, so
-// that the work is that of reading it.
+// weigher computes the size of a document with aliases expanded. It visits each node once.
 type weigher struct {
-	expanded map[*yaml.Node]int // -1 while a node is being weighed
+	expanded map[*yaml.Node]int // -1 while a node is being visited
 	written  int
 	inner    int
 }
@@ -82,7 +79,7 @@ func (w *weigher) weigh(n *yaml.Node) (int, error) {
 func (w *weigher) weighOnce(n *yaml.Node) (int, error) {
 	if total, ok := w.expanded[n]; ok {
 		if total < 0 {
-			return 0, fmt.Errorf("line %d: an alias of what it is in itself: %w", n.Line, ErrExpands)
+			return 0, fmt.Errorf("line %d: an alias refers to a node that contains it: %w", n.Line, ErrExpands)
 		}
 		return total, nil
 	}

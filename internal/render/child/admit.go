@@ -6,9 +6,8 @@ import (
 	"sync"
 )
 
-// admission is the number of builds at once: of all owners, and of each. Who waits is admitted in the
-// order of arrival, past those whose owner has enough already: one owner's builds, however long they
-// hang, leave room for others.
+// admission limits the number of concurrent builds, in total and for each owner. Waiting builds are admitted in
+// the order of arrival, skipping owners at their limit: builds of one owner that hang do not block others.
 type admission struct {
 	total, each int
 
@@ -27,7 +26,7 @@ func newAdmission(total, each int) *admission {
 	return &admission{total: total, each: each, owners: map[string]int{}}
 }
 
-// enter waits until owner may build. Unless it fails, leave has to be called.
+// enter waits until owner may build. Call leave unless enter fails.
 func (a *admission) enter(ctx context.Context, owner string) error {
 	w := &waiter{owner: owner, admitted: make(chan struct{})}
 	a.mu.Lock()
@@ -45,10 +44,10 @@ func (a *admission) enter(ctx context.Context, owner string) error {
 		a.waiting = slices.Delete(a.waiting, i, i+1)
 		return context.Cause(ctx)
 	}
-	return nil // admitted at the same moment; the build will see the end of ctx
+	return nil // admitted at the same time; the build notices the end of ctx
 }
 
-// leave gives the place of owner to the next one.
+// leave admits the next build.
 func (a *admission) leave(owner string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

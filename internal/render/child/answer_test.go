@@ -14,7 +14,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/treefs"
 )
 
-// slowTree has to fetch what it is asked for.
+// slowTree has to fetch files first.
 type slowTree struct {
 	filetree.Tree
 	takes time.Duration
@@ -33,8 +33,8 @@ type discard struct{ bytes.Buffer }
 
 func (*discard) Close() error { return nil }
 
-// A fetch that leaves no time for a render is no mistake of a user's, and is not broken off: it helps the
-// next attempt. One that only ends too late is not the reason.
+// A fetch that leaves no time for a render is not a mistake of a user and is not aborted: its result helps the
+// next attempt. A fetch that only ends late is not the cause.
 func TestAFetchThatTakesTheTimeOfARenderIsAFault(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -42,8 +42,8 @@ func TestAFetchThatTakesTheTimeOfARenderIsAFault(t *testing.T) {
 		computed, takes time.Duration
 		fault           bool
 	}{
-		{"a fetch that takes longer than the render may", 0, time.Minute, true},
-		{"a fetch that takes most of its time", 10 * time.Second, 25 * time.Second, true},
+		{"a fetch that takes longer than the limit of the render", 0, time.Minute, true},
+		{"a fetch that takes most of the time of the render", 10 * time.Second, 25 * time.Second, true},
 		{"a render that was slow by itself", 29 * time.Second, 2 * time.Second, false},
 		{"a fetch in time", 0, 20 * time.Second, false},
 	} {

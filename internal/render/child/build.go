@@ -14,17 +14,17 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/treefs"
 )
 
-// outcome is what a job came to.
+// outcome is the result of a job.
 type outcome struct {
 	built *render.Built
 	err   error
 	end   endMessage
-	keep  bool // the process may serve its owner again; otherwise it is dead
-	// unheard says that the process ended by itself and has not said a word about the job.
+	keep  bool // the process can serve its owner again; otherwise it is dead
+	// unheard means that the process ended by itself before it sent anything about the job.
 	unheard bool
 }
 
-// build is one job in one process, which it leaves dead unless the outcome says to keep it.
+// build executes one job in one process. It kills the process unless the outcome says to keep it.
 func (p *process) build(ctx context.Context, job render.Job, limits Limits) outcome {
 	outer := ctx
 	ctx, cancel := context.WithTimeoutCause(ctx, limits.Time, errTime)
@@ -51,7 +51,7 @@ func (p *process) build(ctx context.Context, job render.Job, limits Limits) outc
 		o.err = limits.deathError(job.Path, p.ended(), p.stderr.String())
 		o.unheard = !b.heard
 	}
-	if b.fault != nil { // the tree could not be read: whatever the renderer made of that is not the reason
+	if b.fault != nil { // the tree could not be read: the error of the renderer is only a consequence
 		o.err = b.fault
 	}
 	if o.err != nil {
@@ -63,32 +63,31 @@ func (p *process) build(ctx context.Context, job render.Job, limits Limits) outc
 	return o
 }
 
-// headroom is for what comes beside the content of objects: sources, and the end of a job.
+// headroom is for data in addition to the content of objects: sources, and the end of a job.
 const headroom = 64 << 10
 
-// errGone says that the pipes to a child are closed.
+// errGone means that the pipes to a child are closed.
 var errGone = errors.New("the renderer has ended")
 
-// building is one job under way.
+// building is one running job.
 type building struct {
 	*process
 	job    render.Job
 	limits Limits
 	files  *treefs.FS
-	// replies go to the child.
+	// replies is the connection to the child.
 	replies *bufio.Writer
-	// outer is not bound by the time of the render: a file may have to be fetched first, which then helps
-	// the next attempt.
+	// outer has no render timeout: a file may have to be fetched first, which helps the next attempt.
 	outer context.Context
 
 	built    *render.Built
 	end      endMessage
-	left     int64 // bytes that may still come
-	values   int   // that came
+	left     int64 // bytes that may still be received
+	values   int   // values received
 	heard    bool
-	finished bool  // the child has said that it is done
-	fault    error // the first one in reading the tree
-	// unreadable says that the tree itself cannot be read as it is, see render.Fail.
+	finished bool  // the child sent its end message
+	fault    error // the first error of reading the tree
+	// unreadable means that the tree itself cannot be read, see render.Fail.
 	unreadable bool
 }
 
@@ -118,7 +117,7 @@ func (b *building) run(ctx context.Context) error {
 	return b.conclude()
 }
 
-// take does what a frame of the child asks for.
+// take handles a frame of the child.
 func (b *building) take(ctx context.Context, kind byte, payload []byte) error {
 	switch kind {
 	case frameQuery:
@@ -152,17 +151,17 @@ func (b *building) take(ctx context.Context, kind byte, payload []byte) error {
 	return unbelievable(b.job.Path, errFrame)
 }
 
-// unbelievable is a mistake in an object, or the words of a renderer that is out of its mind. In both
-// cases what was rendered is the reason.
+// unbelievable returns the error for an invalid object or a corrupt message of a renderer. In both cases, the
+// input is the cause.
 func unbelievable(path string, err error) error {
 	var file *manifest.Error
 	if errors.As(err, &file) {
 		return err
 	}
-	return mistake(path, "the process that rendered it answered what makes no sense (%v): this input breaks the renderer; change it, and please report it", err)
+	return mistake(path, "the render process sent an invalid message (%v): this input breaks the renderer; change it, and please report it", err)
 }
 
-// conclude turns the end of a job into its result.
+// conclude converts the end of a job to its result.
 func (b *building) conclude() error {
 	if p := b.end.Problem; p != nil {
 		return &render.Error{Path: clean(p.Path, maxPath), Problem: clean(p.Text, maxProblem)}
@@ -175,7 +174,7 @@ func (b *building) conclude() error {
 
 func (p *problem) fault() bool { return p != nil && p.Fault }
 
-// answer looks into the tree for the child.
+// answer reads the tree for the child.
 func (b *building) answer(ctx context.Context, payload []byte) error {
 	op, path, err := parseQuery(payload)
 	if err != nil {
@@ -200,8 +199,9 @@ func (b *building) answer(ctx context.Context, payload []byte) error {
 	return b.flush()
 }
 
-// flush sends the replies unless more questions are here already: those that a child asks at once are answered at once. What
-// is here may be a part of a question, whose rest the child writes without waiting for replies.
+// flush sends the replies unless more questions have arrived: a child that asks several questions together gets
+// the replies together. The buffer may contain a partial question, whose rest the child writes without waiting
+// for replies.
 func (b *building) flush() error {
 	if b.out.Buffered() == 0 && b.replies.Flush() != nil {
 		return errGone

@@ -7,7 +7,7 @@ import (
 	"io"
 )
 
-// frame types, named after what they carry.
+// frame types, named after their content.
 const (
 	frameHello  = 'h' // child: JSON of hello
 	frameJob    = 'j' // parent: JSON of jobMessage
@@ -17,13 +17,13 @@ const (
 	frameEnd    = 'e' // child: JSON of endMessage
 )
 
-// frameOverhead is what a frame of a question has beside the path.
+// frameOverhead is the size of a question frame without the path.
 const frameOverhead = 6
 
-// errFrame says that what came is not a frame, or a larger one than is allowed.
+// errFrame means that the input is not a frame, or exceeds the maximum size.
 var errFrame = errors.New("not a frame of this protocol")
 
-// frameTooBig says how large a frame would have been.
+// frameTooBig has the size of a frame that is too large.
 type frameTooBig struct {
 	kind byte
 	size int64
@@ -33,7 +33,7 @@ func (e *frameTooBig) Error() string {
 	return fmt.Sprintf("a frame %q of %d bytes is too large", e.kind, e.size)
 }
 
-// writeFrame writes a frame of the parts in one piece.
+// writeFrame writes a frame of the parts with one write.
 func writeFrame(w io.Writer, kind byte, parts ...[]byte) error {
 	size := 1
 	for _, p := range parts {
@@ -49,8 +49,8 @@ func writeFrame(w io.Writer, kind byte, parts ...[]byte) error {
 	return err
 }
 
-// readFrame reads a frame whose payload has at most limit bytes. It makes room as bytes arrive, not for
-// what a length promises.
+// readFrame reads a frame whose payload has at most limit bytes. It allocates memory as bytes arrive, not for
+// the announced length.
 func readFrame(r io.Reader, limit int64) (kind byte, payload []byte, err error) {
 	var head [5]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {
@@ -83,7 +83,7 @@ func readAll(r io.Reader, size int64) ([]byte, error) {
 	return out, nil
 }
 
-// noEOF is for the middle of something, where an end is too early.
+// noEOF turns an EOF in the middle of a frame into an error.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF

@@ -20,11 +20,11 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/sandbox"
 )
 
-// attempt is something that a confined process must not be able to do.
+// attempt is an action that a confined process must not be able to do.
 type attempt struct {
 	name  string
 	alone []sandbox.Mechanism // each of which refuses it by itself
-	// always says that it is refused without any of them too, since privileges are given up in any case.
+	// always means that it is also refused without any mechanism, because privileges are always dropped.
 	always bool
 }
 
@@ -35,49 +35,49 @@ const (
 )
 
 func attempts() []attempt {
-	type walls = []sandbox.Mechanism
+	type mechanisms = []sandbox.Mechanism
 	return []attempt{
-		{name: "tcp", alone: walls{seccomp, landlock, namespaces}},
-		{name: "udp", alone: walls{seccomp, namespaces}},
-		{name: "unix-socket", alone: walls{seccomp, root}},
-		{name: "abstract", alone: walls{seccomp, landlock, namespaces}},
-		{name: "listen", alone: walls{seccomp}}, // Go listens by MPTCP, which Landlock does not know
-		{name: "netlink", alone: walls{seccomp}},
-		{name: "dns", alone: walls{seccomp, landlock, root}},
-		{name: "read-file", alone: walls{seccomp, landlock, root}},
-		{name: "stat", alone: walls{seccomp, root}},
-		{name: "list", alone: walls{seccomp, landlock, root}},
-		{name: "proc", alone: walls{seccomp, landlock, root}},
-		{name: "write", alone: walls{seccomp, landlock, root, limits}},
-		{name: "mkdir", alone: walls{seccomp, landlock, root}},
-		{name: "chmod", alone: walls{seccomp, root}},
-		{name: "unlink", alone: walls{seccomp, landlock, root}},
-		{name: "chdir", alone: walls{seccomp, root}},
-		{name: "exec", alone: walls{seccomp, landlock, root}},
-		{name: "fork", alone: walls{seccomp}},
-		{name: "memfd", alone: walls{seccomp}},
-		{name: "run-memory", alone: walls{seccomp}},
-		{name: "kill", alone: walls{seccomp, landlock, namespaces}},
-		{name: "ptrace", alone: walls{seccomp, landlock, namespaces}, always: true},
-		{name: "read-memory", alone: walls{seccomp, landlock, namespaces}, always: true},
-		{name: "pidfd", alone: walls{seccomp, namespaces}},
-		{name: "raise-limit", alone: walls{seccomp, limits}},
-		{name: "keyctl", alone: walls{seccomp}},
-		{name: "shared-memory", alone: walls{seccomp}},
-		{name: "mount", alone: walls{seccomp}, always: true},
-		{name: "unshare", alone: walls{seccomp}, always: true},
-		{name: "bpf", alone: walls{seccomp}, always: true},
-		{name: "io-uring", alone: walls{seccomp}, always: true},
-		{name: "userfaultfd", alone: walls{seccomp}, always: true},
-		{name: "setuid", alone: walls{seccomp}, always: true},
-		{name: "hostname", alone: walls{seccomp}, always: true},
+		{name: "tcp", alone: mechanisms{seccomp, landlock, namespaces}},
+		{name: "udp", alone: mechanisms{seccomp, namespaces}},
+		{name: "unix-socket", alone: mechanisms{seccomp, root}},
+		{name: "abstract", alone: mechanisms{seccomp, landlock, namespaces}},
+		{name: "listen", alone: mechanisms{seccomp}}, // Go listens with MPTCP, which Landlock does not support
+		{name: "netlink", alone: mechanisms{seccomp}},
+		{name: "dns", alone: mechanisms{seccomp, landlock, root}},
+		{name: "read-file", alone: mechanisms{seccomp, landlock, root}},
+		{name: "stat", alone: mechanisms{seccomp, root}},
+		{name: "list", alone: mechanisms{seccomp, landlock, root}},
+		{name: "proc", alone: mechanisms{seccomp, landlock, root}},
+		{name: "write", alone: mechanisms{seccomp, landlock, root, limits}},
+		{name: "mkdir", alone: mechanisms{seccomp, landlock, root}},
+		{name: "chmod", alone: mechanisms{seccomp, root}},
+		{name: "unlink", alone: mechanisms{seccomp, landlock, root}},
+		{name: "chdir", alone: mechanisms{seccomp, root}},
+		{name: "exec", alone: mechanisms{seccomp, landlock, root}},
+		{name: "fork", alone: mechanisms{seccomp}},
+		{name: "memfd", alone: mechanisms{seccomp}},
+		{name: "run-memory", alone: mechanisms{seccomp}},
+		{name: "kill", alone: mechanisms{seccomp, landlock, namespaces}},
+		{name: "ptrace", alone: mechanisms{seccomp, landlock, namespaces}, always: true},
+		{name: "read-memory", alone: mechanisms{seccomp, landlock, namespaces}, always: true},
+		{name: "pidfd", alone: mechanisms{seccomp, namespaces}},
+		{name: "raise-limit", alone: mechanisms{seccomp, limits}},
+		{name: "keyctl", alone: mechanisms{seccomp}},
+		{name: "shared-memory", alone: mechanisms{seccomp}},
+		{name: "mount", alone: mechanisms{seccomp}, always: true},
+		{name: "unshare", alone: mechanisms{seccomp}, always: true},
+		{name: "bpf", alone: mechanisms{seccomp}, always: true},
+		{name: "io-uring", alone: mechanisms{seccomp}, always: true},
+		{name: "userfaultfd", alone: mechanisms{seccomp}, always: true},
+		{name: "setuid", alone: mechanisms{seccomp}, always: true},
+		{name: "hostname", alone: mechanisms{seccomp}, always: true},
 	}
 }
 
-// sockets counts those without a path, whose names all share.
+// sockets counts abstract sockets, whose names are global.
 var sockets atomic.Int64
 
-// argument is a real thing to attack, made for one attempt.
+// argument creates a real target for one attempt.
 func argument(t *testing.T, name string) string {
 	t.Helper()
 	switch name {
@@ -132,7 +132,7 @@ func listener(t *testing.T, network, address string) string {
 	return l.Addr().String()
 }
 
-// try has a child try something, and says why it could not; "" when it could.
+// try lets a child attempt something and returns why it failed, or "".
 func try(t *testing.T, pool *child.Pool, name string) string {
 	t.Helper()
 	j := job("tester", name)
@@ -150,7 +150,7 @@ func try(t *testing.T, pool *child.Pool, name string) string {
 	return strings.Join(built.Notes, " ")
 }
 
-// only leaves nothing but one mechanism, with what it needs.
+// only disables all but one mechanism and its requirements.
 func only(m sandbox.Mechanism) []sandbox.Mechanism {
 	return slices.DeleteFunc(sandbox.All(), func(other sandbox.Mechanism) bool {
 		return other == m || m == root && other == namespaces
@@ -178,7 +178,7 @@ func TestAConfinedChildReachesNothing(t *testing.T) {
 	}
 }
 
-// Each wall is tried alone: otherwise one of them could be missing without anybody noticing.
+// Each mechanism is tested alone: otherwise a missing one would not be noticed.
 func TestEachMechanismAlone(t *testing.T) {
 	t.Parallel()
 	for _, m := range sandbox.All() {
@@ -204,7 +204,7 @@ func TestEachMechanismAlone(t *testing.T) {
 	}
 }
 
-// What is refused above is possible without: the attempts are real.
+// The attempts above succeed without confinement, so they are real.
 func TestAttemptsSucceedWithoutASandbox(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, child.Config{Off: sandbox.All()})
@@ -225,7 +225,7 @@ func TestAttemptsSucceedWithoutASandbox(t *testing.T) {
 	}
 }
 
-// A server may itself have been started with files that nobody closed.
+// A server may have been started with open files.
 func TestNoFileIsInherited(t *testing.T) {
 	t.Parallel()
 	fd, err := unix.Open("/etc/passwd", unix.O_RDONLY, 0) // without O_CLOEXEC
@@ -240,7 +240,7 @@ func TestNoFileIsInherited(t *testing.T) {
 	}
 }
 
-// As in most containers: what is left holds, and the reason is said.
+// As in most containers: the remaining mechanisms work, and the cause is reported.
 func TestWithoutNamespaces(t *testing.T) {
 	t.Parallel()
 	for _, tool := range []string{"unshare", "setpriv"} {
@@ -252,7 +252,7 @@ func TestWithoutNamespaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A user namespace in which there may be no other, and then no privilege to have any namespace.
+	// A user namespace that forbids further ones, and thereby the privilege to create any namespace.
 	const script = `echo 0 > /proc/sys/user/max_user_namespaces && exec setpriv --bounding-set=-all --inh-caps=-all "$0"`
 	cmd := exec.Command("unshare", "--user", "--map-root-user", "sh", "-c", script, self)
 	cmd.Env = append(os.Environ(), proberEnv+"="+program(t, hostilePkg))
@@ -260,7 +260,7 @@ func TestWithoutNamespaces(t *testing.T) {
 	if err != nil {
 		t.Skipf("there are no namespaces here to be without: %v\n%s", err, out)
 	}
-	for _, part := range []string{"[limits landlock seccomp]", "user.max_user_namespaces", "still refuses files and network"} {
+	for _, part := range []string{"[limits landlock seccomp]", "user.max_user_namespaces", "still block files and network"} {
 		if !strings.Contains(string(out), part) {
 			t.Errorf("%q does not say %q", out, part)
 		}

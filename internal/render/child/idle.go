@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// idleProcesses keeps a few processes for the next build of their owner. The longest unused one goes first.
+// idleProcesses keeps a few processes for the next build of their owner. It evicts the least recently used one.
 type idleProcesses struct {
 	most int
 	keep time.Duration
@@ -22,7 +22,7 @@ type resting struct {
 	timer *time.Timer
 }
 
-// take returns a process that has served owner, or nobody so far; nil when there is none.
+// take returns a process that has served only owner, or no owner yet; nil if there is none.
 func (s *idleProcesses) take(owner string) *process {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,7 +37,7 @@ func (s *idleProcesses) take(owner string) *process {
 	return r.process
 }
 
-// put keeps a process for a while, and lets go of another one if there are too many.
+// put keeps a process, and ends another one if there are too many.
 func (s *idleProcesses) put(p *process) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

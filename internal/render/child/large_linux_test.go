@@ -7,7 +7,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/child"
 )
 
-// A server that has much memory keeps its children as a small one does.
+// The memory limit of children does not depend on the memory of the server.
 func TestAChildOfALargeServerIsKept(t *testing.T) {
 	t.Parallel()
 	const much = 200 << 20

@@ -12,21 +12,21 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/sandbox"
 )
 
-// argument turns a program into a child. No command is called so.
+// argument starts a program as a child. No command has this name.
 const argument = "render-child"
 
-// Requested reports whether a program was started to be a child. It is the first thing that main asks.
+// Requested reports whether the program was started as a child. main calls it first.
 func Requested(args []string) bool { return len(args) == 3 && args[1] == argument }
 
 const (
-	// threads is many more than Go takes for what waits for one pipe.
+	// threads is far more than Go needs for reading one pipe.
 	threads = 64
-	// processors is enough for one render beside its garbage collector.
+	// processors is enough for one render and the garbage collector.
 	processors = 2
 )
 
-// Main is the whole life of a child: it confines itself and serves its parent by standard input and
-// output. It returns the exit code.
+// Main runs a child: it confines itself and serves its parent over standard input and output. It returns the
+// exit code.
 func Main(args []string, renderers map[fleet.SourceKind]Renderer) int {
 	options, err := sandbox.ParseOptions(args[2])
 	if err != nil {
@@ -36,13 +36,13 @@ func Main(args []string, renderers map[fleet.SourceKind]Renderer) int {
 	runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), processors))
 	debug.SetMaxThreads(threads)
 	debug.SetMaxStack(int(min(options.Memory/4, math.MaxInt32)))
-	// Below what would end the process, so that rubbish is collected before.
+	// Below the memory limit of the process, so that garbage is collected before.
 	debug.SetMemoryLimit(options.Memory / 4 * 3)
-	// The result must not depend on where it is rendered.
+	// The result must not depend on the machine.
 	time.Local = time.UTC
 	status := sandbox.Enter(options)
 	out := os.Stdout
-	os.Stdout = os.Stderr // whatever a library prints is not for the parent
+	os.Stdout = os.Stderr // output of libraries must not reach the parent
 	if err := Serve(os.Stdin, out, status, renderers); err != nil {
 		fmt.Fprintln(os.Stderr, "render-child:", err)
 		return 1

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 		beProber(program)
 	}
 	code := m.Run()
-	// What the tests have started ends with them: nothing of a pool may be left.
+	// All processes of a pool must end with the tests.
 	if err := goleak.Find(goleak.IgnoreTopFunction("os/signal.loop")); err != nil && code == 0 {
 		fmt.Fprintln(os.Stderr, "child:", err)
 		code = 1
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 // parentEnv makes the test program a parent of hostile children, for a test that kills it.
 const parentEnv = "KEDGE_TEST_PARENT"
 
-// beParent has one child that waits and one that hangs, and never ends.
+// beParent has one idle child and one that hangs, and never ends.
 func beParent(program string) {
 	pool, err := child.NewPool(child.Config{Program: program, Limits: child.Limits{Time: time.Hour}})
 	if err == nil {
@@ -57,7 +57,7 @@ func beParent(program string) {
 	os.Exit(1)
 }
 
-// proberEnv makes the test program tell how a child is confined, for a test that takes something away.
+// proberEnv makes the test program report how a child is confined, for a test that removes a mechanism.
 const proberEnv = "KEDGE_TEST_PROBER"
 
 func beProber(program string) {
@@ -75,8 +75,8 @@ func beProber(program string) {
 	os.Exit(0)
 }
 
-// programs are built once for a run of the tests: children are always built without cgo, and a test that
-// looks for races is not.
+// programs are built once per test run: children are always built without cgo, but a test with the race
+// detector is not.
 var programs struct {
 	mu    sync.Mutex
 	dir   string
@@ -129,10 +129,10 @@ func build(path, pkg string) error {
 
 const hostilePkg = "internal/render/child/hostile"
 
-// names are what the children of pools are called, so that a test can find its own.
+// names are the names of the children of pools, so that a test can find its own.
 var names sync.Map
 
-// newPool returns a pool whose children are hostile, unless cfg names another program.
+// newPool returns a pool with hostile children, unless cfg has another program.
 func newPool(tb testing.TB, cfg child.Config) *child.Pool {
 	tb.Helper()
 	if cfg.Program == "" {
@@ -157,7 +157,7 @@ func job(owner, what string) render.Job {
 	return render.Job{Owner: owner, Tree: memtree.New(nil), Kind: fleet.SourceHelm, Path: what}
 }
 
-// text is what the only object of a result says.
+// text returns the text of the only object of a result.
 func text(tb testing.TB, built *render.Built, err error) string {
 	tb.Helper()
 	if err != nil {

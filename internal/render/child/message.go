@@ -12,7 +12,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/sandbox"
 )
 
-// hello is the first thing that a child says.
+// hello is the first message of a child.
 type hello struct {
 	Sandbox sandbox.Status `json:"sandbox"`
 }
@@ -26,23 +26,23 @@ type jobMessage struct {
 	Capabilities fleet.Capabilities
 }
 
-// endMessage is what a job came to.
+// endMessage is the result of a job.
 type endMessage struct {
-	Problem  *problem      `json:"problem,omitempty"` // nil when all objects were sent
+	Problem  *problem      `json:"problem,omitempty"` // nil if all objects were sent
 	Notes    []string      `json:"notes,omitempty"`
 	Volatile bool          `json:"volatile,omitempty"`
-	Tainted  bool          `json:"tainted,omitempty"` // the build has changed what the next one would see
-	CPU      time.Duration `json:"cpu"`               // used since the child began
-	// Memory is the most that it ever asked the system for, in bytes. What the system counts as the most that a process had begins
-	// with what its parent had, and a server may have much.
+	Tainted  bool          `json:"tainted,omitempty"` // the build changed state that the next one would see
+	CPU      time.Duration `json:"cpu"`               // used since the child started
+	// Memory is the peak memory that the child requested, in bytes. The peak that the system reports starts
+	// with the memory of its parent, which may be large.
 	Memory int64 `json:"memory"`
 }
 
-// problem is an error on its way.
+// problem is an encoded error.
 type problem struct {
 	Path string `json:"path,omitempty"`
 	Text string `json:"text"`
-	// Fault says that it is not known to be a user's mistake.
+	// Fault is set if it may not be a mistake of a user.
 	Fault bool `json:"fault,omitempty"`
 }
 
@@ -59,11 +59,11 @@ func objectFrame(o manifest.Object) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// maxSource bounds the place of an object, which is a path and a few words.
+// maxSource limits the source of an object, which is a path and a few words.
 const maxSource = 4 << 10
 
-// parseObject reads an object that a child has sent, as if it were a file that a stranger wrote. Mistakes
-// in the object are of type [*manifest.Error].
+// parseObject parses an object from a child as untrusted input. Errors in the object are of type
+// [*manifest.Error].
 func parseObject(payload []byte) ([]manifest.Object, error) {
 	source, rest, err := cutText(payload)
 	if err != nil {

@@ -15,33 +15,33 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/sandbox"
 )
 
-// Config says how a pool renders. Zero fields take their defaults.
+// Config configures a pool. Zero fields have defaults.
 type Config struct {
-	// Program is what a child runs, see Self. It has to be given.
+	// Program is the program of a child, see Self. It is required.
 	Program string
 	Limits  Limits
-	// Processes is how many builds go on at once, PerOwner how many of them for one owner. The defaults are
-	// four for each processor, and a quarter of all for one owner.
+	// Processes is the number of concurrent builds, PerOwner the number for one owner. The defaults are four
+	// for each processor, and a quarter of all for one owner.
 	Processes, PerOwner int
-	// Idle is how many children wait for the next build of their owner, and IdleFor how long; default 4
-	// and one minute. Negative means none.
+	// Idle is the number of children that wait for the next build of their owner, and IdleFor the time; default
+	// 4 and one minute. Negative means none.
 	Idle    int
 	IdleFor time.Duration
-	// Builds is how many a child does in its life; default 200.
+	// Builds is the number of builds of a child before it is replaced; default 200.
 	Builds int
-	// Require are the mechanisms without which nothing is rendered.
+	// Require lists mechanisms that a render must have.
 	Require []sandbox.Mechanism
-	// Off are mechanisms to leave out, for tests.
+	// Off disables mechanisms, for tests.
 	Off []sandbox.Mechanism
-	// Observe, when not nil, is told of every build that was begun.
+	// Observe, if not nil, is called after every build.
 	Observe func(Observation)
 	Log     *slog.Logger
 }
 
-// Observation is what is to be known of one build.
+// Observation describes one build.
 type Observation struct {
-	Kind     string // of source
-	Result   string // "ok", "mistake", "stopped" when it reached a limit or crashed, "canceled" or "fault"
+	Kind     string // kind of source
+	Result   string // "ok", "mistake", "stopped" if it reached a limit or crashed, "canceled", or "fault"
 	Cold     bool   // a process was started for it
 	Duration time.Duration
 }
@@ -56,22 +56,22 @@ type Pool struct {
 
 	mu      sync.Mutex
 	closed  bool
-	cancels map[*context.CancelCauseFunc]struct{} // of what is under way
+	cancels map[*context.CancelCauseFunc]struct{} // of running builds
 	probed  bool
 	status  sandbox.Status
 	failure error
-	// isolation is the best that this system lets us have, valid when it is settled: what was refused for a
-	// reason that passes is tried again.
+	// isolation is the best that this system allows, valid if settled: a refusal with a transient cause is
+	// tried again.
 	isolation sandbox.Isolation
 	settled   bool
 }
 
 var _ render.Builder = (*Pool)(nil)
 
-// errClosed is the answer to builds that come too late.
+// errClosed is the error of builds after Close.
 var errClosed = errors.New("rendering has stopped")
 
-// NewPool returns a pool without children. Close has to be called.
+// NewPool returns a pool without children. Call Close to release it.
 func NewPool(cfg Config) (*Pool, error) {
 	cfg.Limits = cfg.Limits.orDefault()
 	cfg.Processes = cmp.Or(cfg.Processes, 4*max(2, runtime.GOMAXPROCS(0)))
@@ -81,13 +81,13 @@ func NewPool(cfg Config) (*Pool, error) {
 	cfg.Builds = cmp.Or(cfg.Builds, 200)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
 	if cfg.Program == "" {
-		return nil, errors.New("no program was given to render with")
+		return nil, errors.New("no program for renders is configured")
 	}
 	if err := cfg.Limits.Check(); err != nil {
 		return nil, err
 	}
 	if cfg.Processes < 1 || cfg.PerOwner < 1 {
-		return nil, fmt.Errorf("%d renders at once, %d of one owner, are too few", cfg.Processes, cfg.PerOwner)
+		return nil, fmt.Errorf("%d concurrent renders, %d for one owner: both must be at least 1", cfg.Processes, cfg.PerOwner)
 	}
 	return &Pool{
 		cfg: cfg, admission: newAdmission(cfg.Processes, cfg.PerOwner),
@@ -96,7 +96,7 @@ func NewPool(cfg Config) (*Pool, error) {
 	}, nil
 }
 
-// Close ends all children, those that build included, and waits for that.
+// Close ends all children, including busy ones, and waits for them.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	p.closed = true
@@ -109,7 +109,7 @@ func (p *Pool) Close() {
 	p.thread.stop()
 }
 
-// begin bounds ctx by the life of the pool, which waits for done to be called.
+// begin derives a context that ends with the pool. The pool waits until done is called.
 func (p *Pool) begin(ctx context.Context) (_ context.Context, done func(), err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -128,7 +128,7 @@ func (p *Pool) begin(ctx context.Context) (_ context.Context, done func(), err e
 	}, nil
 }
 
-// Build implements [render.Builder]. It waits for its turn, which does not count as time of the render.
+// Build implements [render.Builder]. Waiting for its turn does not count as render time.
 func (p *Pool) Build(ctx context.Context, job render.Job) (*render.Built, error) {
 	ctx, done, err := p.begin(ctx)
 	if err != nil {
@@ -148,11 +148,11 @@ func (p *Pool) Build(ctx context.Context, job render.Job) (*render.Built, error)
 	return o.built, o.err
 }
 
-// attempt builds in a process that waits, or else in a new one.
+// attempt builds in an idle process, or in a new one.
 func (p *Pool) attempt(ctx context.Context, job render.Job) (o outcome, cold bool, err error) {
 	if warm := p.idleProcesses.take(job.Owner); warm != nil {
 		o = p.use(ctx, warm, job)
-		// A process may end while it waits, when memory is short elsewhere. That is not this job's doing.
+		// An idle process may be killed when memory is short. That is not caused by this job.
 		if !o.unheard {
 			return o, false, nil
 		}
@@ -164,7 +164,7 @@ func (p *Pool) attempt(ctx context.Context, job render.Job) (o outcome, cold boo
 	return p.use(ctx, fresh, job), true, nil
 }
 
-// use does a job in a process and decides what becomes of that.
+// use executes a job in a process and keeps or kills the process.
 func (p *Pool) use(ctx context.Context, c *process, job render.Job) outcome {
 	c.owner = job.Owner
 	c.builds++
@@ -181,7 +181,7 @@ func (p *Pool) use(ctx context.Context, c *process, job render.Job) outcome {
 	return o
 }
 
-// report logs the end of a process that did not end as it should.
+// report logs the unexpected end of a process.
 func (p *Pool) report(c *process, job render.Job, o outcome) {
 	if resultOf(o) != "stopped" && !o.end.Problem.fault() {
 		return

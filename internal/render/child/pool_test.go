@@ -26,7 +26,7 @@ import (
 func TestAChildServesOneOwner(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, child.Config{})
-	if _, err := pool.Probe(t.Context()); err != nil { // whose child may become anybody's first one
+	if _, err := pool.Probe(t.Context()); err != nil { // its child may serve any owner first
 		t.Fatal(err)
 	}
 	for _, step := range []struct{ owner, what, want, reason string }{
@@ -49,10 +49,10 @@ func TestWhenAChildIsDiscarded(t *testing.T) {
 	tests := []struct {
 		reason string
 		cfg    child.Config
-		before string // what is built between two that ask who they are
+		before string // the build between two that report their process
 		want   string
 	}{
-		{"a user's mistake changes nothing", child.Config{}, "mistake", "2"},
+		{"a user error changes nothing", child.Config{}, "mistake", "2"},
 		{"an error of unknown kind may have", child.Config{}, "fault", "1"},
 		{"a child has a number of builds", child.Config{Builds: 2}, "mistake", "1"},
 		{"a child that waited too long", child.Config{IdleFor: time.Millisecond}, "", "1"},
@@ -90,7 +90,7 @@ func TestABuildThatHangsDelaysNoOtherOwner(t *testing.T) {
 	for range 5 { // three of them wait for their turn
 		hanging.Go(func() {
 			if _, err := pool.Build(ctx, job("hangs", "hang")); !errors.Is(err, context.Canceled) || render.IsUserError(err) {
-				t.Errorf("a build that was given up says %v", err)
+				t.Errorf("a canceled build returned %v", err)
 			}
 		})
 	}
@@ -98,14 +98,14 @@ func TestABuildThatHangsDelaysNoOtherOwner(t *testing.T) {
 	for i := range 3 {
 		built, err := pool.Build(t.Context(), job(fmt.Sprintf("other-%d", i), "who"))
 		if text(t, built, err) != "1" {
-			t.Error("another owner's build says nothing")
+			t.Error("the build of another owner has no result")
 		}
 	}
 	began := time.Now()
 	cancel()
 	hanging.Wait()
 	if took := time.Since(began); took > 20*time.Second {
-		t.Errorf("builds that were given up ended after %v", took)
+		t.Errorf("canceled builds ended after %v", took)
 	}
 }
 
@@ -162,7 +162,7 @@ func TestCloseEndsEverything(t *testing.T) {
 	pids := children(t, pool)
 	pool.Close()
 	if err := <-failed; err == nil || render.IsUserError(err) {
-		t.Errorf("a build under way ends with %v", err)
+		t.Errorf("a running build ends with %v", err)
 	}
 	for _, pid := range pids {
 		if alive(pid) {
@@ -170,7 +170,7 @@ func TestCloseEndsEverything(t *testing.T) {
 		}
 	}
 	if _, err := pool.Build(t.Context(), job("late", "who")); err == nil || render.IsUserError(err) {
-		t.Errorf("a build after the end says %v", err)
+		t.Errorf("a build after Close returned %v", err)
 	}
 }
 
@@ -220,7 +220,7 @@ func TestStatusIsKnownAfterTheFirstChild(t *testing.T) {
 	if reason, lacks := status.Lacks(sandbox.Landlock); !ok || !lacks || reason == "" {
 		t.Errorf("got %+v, %t", status, ok)
 	}
-	if problem := status.Problem(); !strings.Contains(problem, "landlock (it was switched off)") || !strings.Contains(problem, "still refuses files and network") {
+	if problem := status.Problem(); !strings.Contains(problem, "landlock (it was switched off)") || !strings.Contains(problem, "still block files and network") {
 		t.Errorf("the problem reads %q", problem)
 	}
 }
@@ -283,7 +283,7 @@ func stat(pid int) (state string, parent int) {
 
 func parentOf(pid int) int { _, parent := stat(pid); return parent }
 
-// alive reports whether a process is there and more than a memory of its parent.
+// alive reports whether a process runs and is not a zombie.
 func alive(pid int) bool {
 	state, _ := stat(pid)
 	return state != "" && state != "Z" && state != "X"

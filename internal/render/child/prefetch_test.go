@@ -12,7 +12,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/treefs"
 )
 
-// Questions that are asked at once take one flush, and each reply is that of its own question.
+// Questions that are asked together need one flush, and each reply belongs to its question.
 func TestQuestionsAskedAtOnceAreOneWrite(t *testing.T) {
 	t.Parallel()
 	writes := &countedWrites{}
@@ -35,7 +35,7 @@ func TestQuestionsAskedAtOnceAreOneWrite(t *testing.T) {
 		}
 	}
 	if _, err := r.Read(t.Context(), "missing"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("what is missing: %v", err)
+		t.Errorf("a missing file: %v", err)
 	}
 	if writes.count != 1 || len(r.early) != 0 {
 		t.Errorf("%d writes, and %d replies are kept", writes.count, len(r.early))
@@ -45,7 +45,7 @@ func TestQuestionsAskedAtOnceAreOneWrite(t *testing.T) {
 	}
 }
 
-// More questions than a pipe holds are asked one batch after another: neither side waits for the other for ever.
+// More questions than a pipe can hold are asked in batches, so that neither side blocks the other forever.
 func TestManyQuestionsDoNotFillThePipes(t *testing.T) {
 	t.Parallel()
 	writes := &countedWrites{}
@@ -62,7 +62,7 @@ func TestManyQuestionsDoNotFillThePipes(t *testing.T) {
 	}
 }
 
-// countedWrites is the parent: it counts writes and takes each frame in them.
+// countedWrites is the parent: it counts writes and reads the frames in them.
 type countedWrites struct {
 	count, largest int
 	each           func(kind byte, payload []byte)

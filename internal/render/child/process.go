@@ -14,29 +14,29 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/sandbox"
 )
 
-// startTime is how long a child may take until it is ready, on a busy machine.
+// startTime is how long the start of a child may take on a busy machine.
 const startTime = 20 * time.Second
 
-// process is a child as its parent sees it. It does one thing at a time.
+// process is a child in its parent. It does one job at a time.
 type process struct {
 	cmd    *exec.Cmd
 	in     io.WriteCloser
 	out    *bufio.Reader
 	stderr *stderrText
 	status sandbox.Status
-	weak   bool // it is less isolated than the next one may be, and serves once
+	weak   bool // less isolated than a later one may be; serves once
 
-	owner  string // "" until it has served somebody
+	owner  string // "" until its first job
 	builds int
 
 	how error // it ended, once it was waited for
 }
 
-// start runs the program as a child and waits until it is ready. run calls its argument on a thread that
+// start starts the program as a child and waits until it is ready. run calls its argument on a thread that
 // outlives the child.
 func start(ctx context.Context, program string, options sandbox.Options, run func(func() error) error) (*process, error) {
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), program, argument, options.Argument())
-	cmd.Env = []string{} // not nil, which would be ours
+	cmd.Env = []string{} // not nil, which would mean the environment of the parent
 	cmd.Dir = rootDir
 	cmd.SysProcAttr = sandbox.Isolate(options.Isolation)
 	cmd.WaitDelay = time.Second
@@ -69,7 +69,7 @@ func start(ctx context.Context, program string, options sandbox.Options, run fun
 	return p, nil
 }
 
-// greet waits for the first words of a child.
+// greet waits for the hello message of a child.
 func (p *process) greet() error {
 	kind, payload, err := readFrame(p.out, 64<<10)
 	if err != nil {
@@ -83,26 +83,25 @@ func (p *process) greet() error {
 	return nil
 }
 
-// interrupt kills without waiting. It may be called at any time, by anybody.
+// interrupt kills without waiting. It is safe for concurrent use.
 func (p *process) interrupt() { _ = p.cmd.Process.Kill() }
 
-// kill ends the process, if it has not ended, and waits for that. It is called once, by whom the process
-// belongs to.
+// kill ends the process, if it has not ended, and waits for it. Only the owner of the process calls it, once.
 func (p *process) kill() {
 	p.interrupt()
 	p.wait()
 }
 
-// wait closes our ends and waits for the end of a process that is ending.
+// wait closes our ends of the pipes and waits for a process that is ending.
 func (p *process) wait() {
 	_ = p.in.Close()
 	p.how = p.cmd.Wait()
 }
 
-// ended says how a process ended that was waited for.
+// ended describes how the process ended, after wait.
 func (p *process) ended() string {
 	if p.stderr.talked() {
-		return "it was stopped for writing too much to its standard error"
+		return "it was stopped because it wrote too much to its standard error"
 	}
 	if state := p.cmd.ProcessState; state != nil {
 		return state.String()
@@ -110,12 +109,12 @@ func (p *process) ended() string {
 	return fmt.Sprint(p.how)
 }
 
-// maxStderr is more than the beginning of a stack trace; what goes on beyond a few times that is killed.
+// maxStderr is more than the start of a stack trace. A process that writes several times as much is killed.
 const maxStderr = 8 << 10
 
-// stderrText keeps the beginning of what a child writes, which is where Go says why it ends.
+// stderrText keeps the start of the standard error of a child, where Go writes why it ends.
 type stderrText struct {
-	tooMuch func() // called once, when it writes and writes
+	tooMuch func() // called once, if it writes too much
 
 	mu      sync.Mutex
 	text    []byte
@@ -141,7 +140,7 @@ func (s *stderrText) String() string {
 	return string(s.text)
 }
 
-// talked reports whether there was too much.
+// talked reports whether the process wrote too much.
 func (s *stderrText) talked() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -2,6 +2,6 @@ package child
 
 const rootDir = "/"
 
-// Self is the running program, even when its file was replaced. It may be a child only if its main asks
-// Requested: a program that does not would do its own work again, and start the next.
+// Self returns the running program, even if its file was replaced. It works only if main calls Requested:
+// otherwise the child would do the work of its parent and start the next child.
 func Self() string { return "/proc/self/exe" }

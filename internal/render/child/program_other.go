@@ -4,11 +4,11 @@ package child
 
 import "os"
 
-// rootDir is where a child is; "" means where its parent is.
+// rootDir is the working folder of a child; "" means that of its parent.
 const rootDir = ""
 
-// Self is the file of the running program. It may be a child only if its main asks Requested: a program
-// that does not would do its own work again, and start the next.
+// Self returns the file of the running program. It works only if main calls Requested: otherwise the child
+// would do the work of its parent and start the next child.
 func Self() string {
 	path, err := os.Executable()
 	if err != nil {

@@ -37,7 +37,7 @@ func chart(template string) map[string]string {
 
 const configMapTemplate = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: '{{ .Release.Name }}-cm', namespace: '{{ .Release.Namespace }}'}\ndata: {color: '{{ .Values.color }}', kube: '{{ .Capabilities.KubeVersion.Version }}'}\n"
 
-// The real program, as it is released, renders in its sandbox.
+// The released program renders in its sandbox.
 func TestTheRealProgramRenders(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, child.Config{Program: program(t, serverPkg)})
@@ -85,7 +85,7 @@ func TestTheRealProgramRenders(t *testing.T) {
 	}
 }
 
-// Kustomize keeps the schema of a build in a global: the next build must not see it.
+// Kustomize keeps the schema of a build in a global variable: the next build must not see it.
 func TestABuildThatSetsASchemaEndsItsChild(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, child.Config{Program: program(t, serverPkg)})
@@ -134,16 +134,16 @@ func TestHostileTreesTakeDownNothing(t *testing.T) {
 				Owner: tt.reason, Kind: tt.kind, Path: ".", Tree: memtree.New(tt.files), Helm: fleet.Helm{ReleaseName: "r"},
 			})
 			if err == nil || !render.IsUserError(err) {
-				t.Fatalf("got %v, %v, want a user's mistake", built, err)
+				t.Fatalf("got %v, %v, want a user error", built, err)
 			}
 			if tt.want != nil && !slices.ContainsFunc(tt.want, func(part string) bool { return strings.Contains(err.Error(), part) }) {
-				t.Errorf("%q says none of %q", err, tt.want)
+				t.Errorf("%q contains none of %q", err, tt.want)
 			}
 		})
 	}
 }
 
-// doubling is a text that would be twice as long with each of n templates.
+// doubling is a text that doubles its length with each of n templates.
 func doubling(n int) string {
 	var b strings.Builder
 	b.WriteString(`{{ define "t0" }}xxxxxxxxxxxxxxxx{{ end }}`)

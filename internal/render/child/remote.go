@@ -9,13 +9,13 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/treefs"
 )
 
-// remoteFiles is the tree as a child sees it: every question goes to the parent, one at a time unless they are
-// prefetched. It is safe for concurrent use.
+// remoteFiles is the tree in a child: it sends every question to the parent, one at a time unless prefetched.
+// It is safe for concurrent use.
 type remoteFiles struct {
 	mu     sync.Mutex
 	frames <-chan frame
 	out    *bufio.Writer
-	early  map[string][]byte // replies that came before their question: by op and path
+	early  map[string][]byte // prefetched replies, by op and path
 }
 
 var _ interface {
@@ -23,11 +23,11 @@ var _ interface {
 	treefs.Prefetcher
 } = (*remoteFiles)(nil)
 
-// maxBatch is how many bytes of questions are asked at once. They have to fit into a pipe: while the child writes it reads
-// no reply, and while the parent writes a reply it reads no question.
+// maxBatch is the number of bytes of questions in one batch. They must fit into a pipe: while the child writes,
+// it reads no reply, and while the parent writes a reply, it reads no question.
 const maxBatch = 16 << 10
 
-// Prefetch implements treefs.Prefetcher. A question that cannot be asked is left to the one who asks it.
+// Prefetch implements treefs.Prefetcher. Questions that cannot be prefetched are asked later.
 func (r *remoteFiles) Prefetch(_ context.Context, q treefs.Questions) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -50,10 +50,10 @@ func (r *remoteFiles) Prefetch(_ context.Context, q treefs.Questions) {
 	r.askAll(batch)
 }
 
-// askAll asks questions and keeps the replies.
+// askAll sends questions and keeps the replies.
 func (r *remoteFiles) askAll(questions []string) bool {
 	for _, q := range questions {
-		_ = writeFrame(r.out, frameQuery, []byte(q)) // Flush says what went wrong
+		_ = writeFrame(r.out, frameQuery, []byte(q)) // Flush returns the error
 	}
 	if r.out.Flush() != nil {
 		return false
@@ -106,7 +106,7 @@ func (r *remoteFiles) ask(op byte, path string) ([]byte, error) {
 		delete(r.early, question)
 		return cutReply(reply, path)
 	}
-	_ = writeFrame(r.out, frameQuery, []byte{op}, []byte(path)) // Flush says what went wrong
+	_ = writeFrame(r.out, frameQuery, []byte{op}, []byte(path)) // Flush returns the error
 	if err := r.out.Flush(); err != nil {
 		return nil, fmt.Errorf("asking for %q: %w", path, err)
 	}

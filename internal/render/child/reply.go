@@ -23,16 +23,16 @@ const (
 	replyOK       = 'k'
 	replyNotExist = 'n'
 	replyMistake  = 'm' // path and text follow
-	replyFault    = 'f' // the parent keeps what it was
+	replyFault    = 'f' // the parent keeps the error
 )
 
-// errParent is all that a child learns of a fault of its parent's.
+// errParent is the error in the child for every fault of its parent.
 var errParent = errors.New("the tree cannot be read")
 
-// maxPath bounds the paths that a child asks for.
+// maxPath limits the length of paths in questions.
 const maxPath = 4 << 10
 
-// parseQuery reads the payload of a query.
+// parseQuery parses the payload of a query.
 func parseQuery(payload []byte) (op byte, path string, err error) {
 	if len(payload) == 0 || len(payload) > 1+maxPath || !slices.Contains([]byte{opStat, opRead, opList}, payload[0]) {
 		return 0, "", errFrame
@@ -56,7 +56,7 @@ func replyError(err error) []byte {
 	}
 }
 
-// cutReply takes the verdict off a reply.
+// cutReply splits the first byte from a reply.
 func cutReply(payload []byte, path string) ([]byte, error) {
 	if len(payload) == 0 {
 		return nil, errFrame
@@ -113,7 +113,7 @@ func cutNodes(b []byte) ([]treefs.Node, error) {
 	return out, nil
 }
 
-// appendText adds a text with its length before it.
+// appendText appends a text with its length.
 func appendText[T string | []byte](b []byte, text T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }
@@ -123,7 +123,7 @@ func cutText(b []byte) (string, []byte, error) {
 	return string(text), rest, err
 }
 
-// cutBytes returns what appendText added, as a part of b, and what follows.
+// cutBytes returns the text that appendText appended, as a part of b, and the rest.
 func cutBytes(b []byte) (text, rest []byte, err error) {
 	size, n := binary.Uvarint(b)
 	if n <= 0 || size > uint64(len(b)-n) {

@@ -18,7 +18,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/treefs"
 )
 
-// Request is what a renderer is asked to do.
+// Request is the request for a renderer.
 type Request struct {
 	Path         string
 	Namespace    string
@@ -26,21 +26,21 @@ type Request struct {
 	Capabilities fleet.Capabilities
 }
 
-// Result is what a renderer came to.
+// Result is the result of a renderer.
 type Result struct {
 	Objects  []manifest.Object
 	Notes    []string
 	Volatile bool // uses time or randomness
-	Tainted  bool // has changed the process: it must not render again
+	Tainted  bool // the process changed: it must not render again
 }
 
-// Renderer is a library that renders. What it reads it reads from files. A user's mistake is a
-// [*treefs.Error] or a [*manifest.Error]. Nothing of it may go on when it has returned: files and what it writes are one
+// Renderer renders with a library. It reads only through files. A mistake of a user is a [*treefs.Error] or a
+// [*manifest.Error]. It must have no running goroutines after its return: files and its output share one
 // stream.
 type Renderer func(ctx context.Context, files treefs.Files, req Request) (Result, error)
 
-// Serve does the jobs that arrive on in, one after another, until it ends, which is how a parent says
-// goodbye. It returns at once then, whatever is still being rendered: the caller is to end the process.
+// Serve executes the jobs from in, one after another, until in ends, which is how a parent ends a child. Then
+// it returns immediately, even during a render: the caller must end the process.
 func Serve(in io.Reader, out io.Writer, status sandbox.Status, renderers map[fleet.SourceKind]Renderer) error {
 	frames := make(chan frame, 64) // so that replies to many questions wake the renderer once
 	ended := make(chan error, 2)
@@ -54,11 +54,11 @@ type frame struct {
 	payload []byte
 }
 
-// receive reads on while a job computes, so that the end of in is seen.
+// receive continues to read during a job, so that it notices the end of in.
 func receive(in io.Reader, frames chan<- frame) error {
 	r := bufio.NewReaderSize(in, 64<<10)
 	for {
-		kind, payload, err := readFrame(r, math.MaxUint32) // a parent is believed
+		kind, payload, err := readFrame(r, math.MaxUint32) // the parent is trusted
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
@@ -70,7 +70,7 @@ func receive(in io.Reader, frames chan<- frame) error {
 }
 
 func work(frames <-chan frame, to io.Writer, status sandbox.Status, renderers map[fleet.SourceKind]Renderer) error {
-	out := bufio.NewWriterSize(to, 64<<10) // a parent is woken once for many objects
+	out := bufio.NewWriterSize(to, 64<<10) // one write for many objects
 	if err := writeJSON(out, frameHello, hello{Sandbox: status}); err != nil {
 		return err
 	}
@@ -96,12 +96,12 @@ func work(frames <-chan frame, to io.Writer, status sandbox.Status, renderers ma
 	}
 }
 
-// A child that waits gives memory back, so that it costs little.
+// An idle child returns memory to the system.
 const (
-	// restAfter is how long it has to have nothing to do first: giving back takes longer than a small build, and
-	// the next one would wait for it.
+	// restAfter is the idle time before that: returning memory takes longer than a small build, and the next
+	// build would wait for it.
 	restAfter = 250 * time.Millisecond
-	// restAt is how much on the heap is not left for the next build to find.
+	// restAt is the heap size above which memory is returned.
 	restAt = 32 << 20
 )
 
@@ -112,7 +112,7 @@ func measure(name string) uint64 {
 	return sample[0].Value.Uint64()
 }
 
-// doJob does the job that a frame asks for.
+// doJob executes the job of a frame.
 func doJob(f frame, frames <-chan frame, out *bufio.Writer, renderers map[fleet.SourceKind]Renderer) error {
 	var job jobMessage
 	if f.kind != frameJob {
@@ -131,7 +131,7 @@ func doJob(f frame, frames <-chan frame, out *bufio.Writer, renderers map[fleet.
 	return out.Flush()
 }
 
-// do does one job and sends its objects. An error is one of talking to the parent.
+// do executes one job and sends its objects. An error is an error of the connection to the parent.
 func do(job jobMessage, files treefs.Files, out io.Writer, renderer Renderer) (endMessage, error) {
 	if renderer == nil {
 		return endMessage{Problem: &problem{Text: fmt.Sprintf("there is no renderer for %q", job.Kind), Fault: true}}, nil

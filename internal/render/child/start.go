@@ -15,8 +15,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/sandbox"
 )
 
-// Probe starts a child, which waits for the first build, and reports how it is confined. It fails when
-// there is no rendering here at all, or not as confined as is required.
+// Probe starts a child, which stays for the first build, and returns its confinement. It fails if no render is
+// possible here, or if a required mechanism is missing.
 func (p *Pool) Probe(ctx context.Context) (sandbox.Status, error) {
 	ctx, done, err := p.begin(ctx)
 	if err != nil {
@@ -36,24 +36,24 @@ func (p *Pool) Probe(ctx context.Context) (sandbox.Status, error) {
 	return status, nil
 }
 
-// Status is how the child is confined that was started last; ok is false as long as none was.
+// Status returns the confinement of the child that was started last; ok is false before the first start.
 func (p *Pool) Status() (status sandbox.Status, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.status, p.probed
 }
 
-// Failure is why no child could be started when that was last tried; nil when one was.
+// Failure returns why the last start of a child failed, or nil.
 func (p *Pool) Failure() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.failure
 }
 
-// start starts a child and remembers what became of that.
+// start starts a child and records the result.
 func (p *Pool) start(ctx context.Context) (*process, error) {
 	c, err := p.launch(ctx)
-	if ctx.Err() == nil { // who gives up has found out nothing
+	if ctx.Err() == nil { // a canceled start proves nothing
 		p.mu.Lock()
 		p.failure = err
 		p.mu.Unlock()
@@ -61,8 +61,7 @@ func (p *Pool) start(ctx context.Context) (*process, error) {
 	return c, err
 }
 
-// launch starts a child with the best isolation that this system lets us have, and finds out which that is
-// until it is settled.
+// launch starts a child with the best isolation that this system allows, and determines it until it is settled.
 func (p *Pool) launch(ctx context.Context) (*process, error) {
 	p.mu.Lock()
 	candidates := sandbox.Isolations()
@@ -99,8 +98,8 @@ func (p *Pool) options(isolation sandbox.Isolation) sandbox.Options {
 	return sandbox.Options{Memory: p.cfg.Limits.Memory, CPU: p.cfg.Limits.cpu(), Isolation: isolation, Off: p.cfg.Off}
 }
 
-// refused reports whether the system does not let us isolate a process as asked: it was not started, or
-// has ended before it said anything.
+// refused reports whether the system does not allow the isolation: the process was not started, or ended before
+// its hello message.
 func refused(err error) bool {
 	for _, errno := range []error{syscall.EPERM, syscall.EACCES, syscall.EINVAL, syscall.ENOSYS, syscall.ENOSPC, io.EOF} {
 		if errors.Is(err, errno) {
@@ -110,30 +109,30 @@ func refused(err error) bool {
 	return false
 }
 
-// passes reports whether an isolation that was refused may be had another time: all namespaces were in use,
-// or memory was so short that the child was ended.
+// passes reports whether a refusal may be transient: all namespaces were in use, or the child was killed
+// because memory was short.
 func passes(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) && !switchedOff() || errors.Is(err, io.EOF)
 }
 
-// switchedOff reports whether this system has no user namespaces at all, which is for good.
+// switchedOff reports whether this system has no user namespaces at all, which is permanent.
 func switchedOff() bool {
 	most, err := os.ReadFile("/proc/sys/user/max_user_namespaces")
 	return err == nil && strings.TrimSpace(string(most)) == "0"
 }
 
-// explain says why a process may not be isolated as asked, in words that lead to what can be changed.
+// explain returns why a process cannot be isolated, with a hint at the setting to change.
 func explain(err error) string {
 	switch {
 	case errors.Is(err, syscall.ENOSPC):
 		return "user namespaces are switched off, or all in use: see sysctl user.max_user_namespaces"
 	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EACCES):
-		return "the kernel or the container runtime does not let this user have namespaces"
+		return "the kernel or the container runtime does not allow namespaces for this user"
 	}
 	return clean(err.Error(), 200)
 }
 
-// admitted remembers how a child was started, and checks whether that is good enough.
+// admitted records how a child was started, and checks the required mechanisms.
 func (p *Pool) admitted(c *process, isolation sandbox.Isolation) (*process, error) {
 	p.mu.Lock()
 	before, known := p.status.Problem(), p.probed
@@ -143,12 +142,12 @@ func (p *Pool) admitted(c *process, isolation sandbox.Isolation) (*process, erro
 	}
 	p.mu.Unlock()
 	if now := c.status.Problem(); known && now != before {
-		p.cfg.Log.Warn("the sandbox of renders has changed", obs.KeyReason, cmp.Or(now, "nothing is missing any more"))
+		p.cfg.Log.Warn("the sandbox of renders has changed", obs.KeyReason, cmp.Or(now, "all mechanisms are available"))
 	}
 	for _, m := range p.cfg.Require {
 		if reason, lacks := c.status.Lacks(m); lacks {
 			c.kill()
-			return nil, fmt.Errorf("renders are required to be confined by %s, which is not to be had here: %s", m, reason)
+			return nil, fmt.Errorf("the required confinement of renders by %s is not available here: %s", m, reason)
 		}
 	}
 	return c, nil

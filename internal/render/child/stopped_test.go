@@ -30,14 +30,14 @@ func TestEveryLimitHasItsMessage(t *testing.T) {
 		{"ten gigabytes", "allocate", patient, []string{"more than 256 MiB of memory", "--render-memory"}},
 		{"many goroutines", "goroutines", patient, []string{"more than 256 MiB of memory"}},
 		{"many threads", "threads", patient, []string{"threads"}},
-		{"endless recursion", "recurse", patient, []string{"too deep"}},
+		{"endless recursion", "recurse", patient, []string{"recursion limit"}},
 		{"a gigabyte of objects", "output", child.Limits{Time: 2 * time.Minute, Output: 8 << 20}, []string{"larger than 8 MiB", "--render-output"}},
 		{"one large object", "big-object", child.Limits{Time: 2 * time.Minute}, []string{"larger than 16 MiB"}},
 		{"many objects", "many", child.Limits{Time: 2 * time.Minute}, []string{"more than the 10000 objects"}},
 		{"a panic", "panic", patient, []string{"crashed", "oh no"}},
 		{"an exit", "exit", patient, []string{"crashed", "exit status 0"}},
 		{"chatter", "stderr", patient, []string{"crashed", "too much to its standard error"}},
-		{"words that make no sense", "garbage", patient, []string{"makes no sense"}},
+		{"an invalid message", "garbage", patient, []string{"invalid message"}},
 		{"an object that is none", "bad-object", patient, []string{"chart/templates/x.yaml", "metadata.name"}},
 		{"a mistake", "mistake", patient, []string{"a/b.yaml: it is wrong"}},
 		{"an error of unknown kind", "fault", patient, []string{"out of my mind"}},
@@ -49,7 +49,7 @@ func TestEveryLimitHasItsMessage(t *testing.T) {
 			pool := newPool(t, child.Config{Limits: tt.limits})
 			built, err := pool.Build(t.Context(), job("a", tt.what))
 			if err == nil || !render.IsUserError(err) {
-				t.Fatalf("got %v, %v, want a user's mistake", built, err)
+				t.Fatalf("got %v, %v, want a user error", built, err)
 			}
 			for _, part := range tt.want {
 				if !strings.Contains(err.Error(), part) {
@@ -61,7 +61,7 @@ func TestEveryLimitHasItsMessage(t *testing.T) {
 			}
 			var failed *render.Failed
 			if !errors.As(err, &failed) || !slices.Contains(failed.Reads, "f looked-at") {
-				t.Errorf("%v does not tell what was read", err)
+				t.Errorf("%v does not contain the read set", err)
 			}
 			// The next one is not harmed.
 			if got, err := pool.Build(t.Context(), job("a", "who")); text(t, got, err) == "" {
@@ -91,7 +91,7 @@ func TestAFaultOfTheTreeIsNotTheUsers(t *testing.T) {
 	}
 }
 
-// What a tree says of itself may be due to something that is not in it.
+// An error of the tree itself may be caused by something outside the tree.
 func TestATreeThatCannotBeReadExplainsNothingByWhatWasRead(t *testing.T) {
 	t.Parallel()
 	pool := newPool(t, child.Config{})
@@ -126,7 +126,7 @@ func TestTheTreeIsReadThroughTheParent(t *testing.T) {
 		}
 	}
 	if len(built.Reads) == 0 {
-		t.Error("what was read is not known")
+		t.Error("the read set is unknown")
 	}
 }
 

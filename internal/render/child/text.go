@@ -6,18 +6,18 @@ import (
 	"github.com/kedge-dev/kedge/internal/plaintext"
 )
 
-// clean makes text of a child fit to be shown: valid, without control characters but line ends, and not
-// longer than most bytes.
+// clean makes text of a child safe to display: valid UTF-8, without control characters except line ends, and at
+// most most bytes.
 func clean(text string, most int) string { return plaintext.Text(text, most) }
 
-// The most that is taken over of what a child has to say to people.
+// Limits of the texts that are accepted from a child.
 const (
 	maxProblem = 8 << 10
 	maxNotes   = 50
 	maxNote    = 500
 )
 
-// cleanNotes makes notes fit to be shown, and few.
+// cleanNotes makes notes safe to display, and limits their number.
 func cleanNotes(notes []string) []string {
 	var out []string
 	for _, note := range notes[:min(len(notes), maxNotes)] {
@@ -29,7 +29,7 @@ func cleanNotes(notes []string) []string {
 	return out
 }
 
-// bytesText says a size as people do.
+// bytesText formats a size for people.
 func bytesText(n int64) string {
 	switch {
 	case n >= 1<<30 && n%(1<<30) == 0:

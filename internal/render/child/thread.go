@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// thread is a thread of the system that starts processes. A child is killed when the thread that started
-// it ends, and Go ends threads as it likes; this one stays.
+// thread is a system thread that starts processes. A child is killed when the thread that started it ends, and
+// Go may end threads at any time; this one stays.
 type thread struct {
 	calls chan func()
 	once  sync.Once
@@ -19,18 +19,18 @@ func newThread() *thread {
 		for call := range t.calls {
 			call()
 		}
-		// Not ended while locked, which would end the thread too: somebody else may still use it.
+		// The goroutine unlocks the thread before it ends, because otherwise the thread would end too.
 		runtime.UnlockOSThread()
 	}()
 	return t
 }
 
-// run calls f on the thread and returns what it does.
+// run calls f on the thread and returns its result.
 func (t *thread) run(f func() error) error {
 	result := make(chan error, 1)
 	t.calls <- func() { result <- f() }
 	return <-result
 }
 
-// stop lets go of the thread. Nothing may be run any more.
+// stop releases the thread. run must not be called afterwards.
 func (t *thread) stop() { t.once.Do(func() { close(t.calls) }) }

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// cpuTime is what this process has computed so far.
+// cpuTime returns the CPU time of this process.
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/render"
 )
 
-// What a child sends takes much more memory in its parent than as text if it is of many small values.
+// Many small values need much more memory in the parent than their text.
 //
 // covers: G9
 func TestTheValuesOfARenderAreBounded(t *testing.T) {

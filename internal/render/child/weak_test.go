@@ -12,8 +12,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/sandbox"
 )
 
-// dying is a program that ends at its first start, as one does for which there is no memory, and is hostile
-// at later ones.
+// dying is a program that ends at its first start, as if memory were short, and is hostile at later ones.
 func dying(t *testing.T) string {
 	t.Helper()
 	path, mark := filepath.Join(t.TempDir(), "dying"), filepath.Join(t.TempDir(), "mark")
@@ -24,9 +23,9 @@ func dying(t *testing.T) string {
 	return path
 }
 
-// Walls that could not be had once are tried again by the next child, even of the same owner, and what is
-// told of them is how it is now.
-func TestWallsThatFailOnceAreTriedAgain(t *testing.T) {
+// A mechanism that was not available once is tried again by the next child, even of the same owner, and the
+// status shows the current state.
+func TestMechanismsThatFailOnceAreTriedAgain(t *testing.T) {
 	t.Parallel()
 	best, err := newPool(t, child.Config{}).Probe(t.Context())
 	if err != nil {
@@ -55,15 +54,15 @@ func TestWallsThatFailOnceAreTriedAgain(t *testing.T) {
 	}
 }
 
-// What is required is refused while it is not to be had, and no longer.
-func TestRequiredWallsComeBack(t *testing.T) {
+// A required mechanism blocks renders only while it is not available.
+func TestRequiredMechanismsAreTriedAgain(t *testing.T) {
 	t.Parallel()
 	if best, err := newPool(t, child.Config{}).Probe(t.Context()); err != nil || len(best.Missing) > 0 {
-		t.Skipf("not every wall is to be had here: %s, %v", best.Problem(), err)
+		t.Skipf("not every mechanism is available here: %s, %v", best.Problem(), err)
 	}
 	pool := newPool(t, child.Config{Program: dying(t), Require: sandbox.All()})
 	if _, err := pool.Build(t.Context(), job("a", "who")); err == nil || pool.Failure() == nil {
-		t.Fatalf("it was rendered without a wall, and the failure is %v", pool.Failure())
+		t.Fatalf("it was rendered without a required mechanism, and the failure is %v", pool.Failure())
 	}
 	if _, err := pool.Build(t.Context(), job("a", "who")); err != nil || pool.Failure() != nil {
 		t.Errorf("got %v, and the failure is %v", err, pool.Failure())

@@ -82,17 +82,17 @@ func TestRepliesComeBack(t *testing.T) {
 	_, err = cutReply(replyError(&treefs.Error{Path: "a", Problem: "b"}), "x")
 	var mistake *treefs.Error
 	if !errors.As(err, &mistake) || mistake.Path != "a" || mistake.Problem != "b" {
-		t.Errorf("a mistake comes back as %v", err)
+		t.Errorf("a user error comes back as %v", err)
 	}
 	if _, err := cutReply(replyError(fs.ErrNotExist), "x"); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("what is not there comes back as %v", err)
+		t.Errorf("a missing file comes back as %v", err)
 	}
 	if _, err := cutReply(replyError(errors.New("secret of the parent")), "x"); err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("a fault comes back as %v", err)
 	}
 }
 
-// Who waits comes in the order of arrival, past those whose owner has enough.
+// Waiting builds are admitted in the order of arrival, skipping owners at their limit.
 func TestAdmission(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestAdmission(t *testing.T) {
 		canceled, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := a.enter(canceled, "c"); !errors.Is(err, context.Canceled) {
-			t.Errorf("who gives up is told %v", err)
+			t.Errorf("a canceled wait returned %v", err)
 		}
 		a.leave("b")
 		synctest.Wait()
@@ -179,7 +179,7 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// What a child sends is in canonical form, and anything else is read the long way.
+// Children send objects in canonical form; any other form is parsed completely.
 func TestObjectsAreReadTheSameBothWays(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{

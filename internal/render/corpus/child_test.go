@@ -39,7 +39,7 @@ func childPool(t *testing.T) *child.Pool {
 	return pool
 }
 
-// The walls of a child change nothing of what a library makes of a tree.
+// The confinement of a child does not change the result of a library.
 //
 // covers: G8
 func TestChildGivesTheSame(t *testing.T) {

@@ -25,7 +25,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-// buildTools builds the real programs, or finds them built.
+// buildTools builds the real programs, or finds the built ones.
 var buildTools = sync.OnceValues(func() (string, error) {
 	if folder := os.Getenv("KEDGE_RENDER_TOOLS"); folder != "" {
 		return folder, nil
@@ -53,13 +53,13 @@ func tool(t testing.TB, name string) string {
 	return filepath.Join(folder, name)
 }
 
-// answer is what a renderer made of a tree.
+// answer is the result of a renderer.
 type answer struct {
 	objects map[string]map[string]any // content by identity
 	failure string                    // why there are none
 }
 
-// runReal runs a program and parses what it prints. home keeps it away from the developer's own settings.
+// runReal runs a program and parses its output. home isolates it from the settings of the developer.
 func runReal(t testing.TB, home, program string, args ...string) answer {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)
@@ -75,17 +75,17 @@ func runReal(t testing.TB, home, program string, args ...string) answer {
 	}
 	objects, err := parseLeniently(filepath.Base(program), out.String())
 	if err != nil {
-		return answer{failure: "printed what is not a set of objects: " + err.Error()}
+		return answer{failure: "printed something other than a set of objects: " + err.Error()}
 	}
 	return answerOf(objects, nil)
 }
 
-// parseLeniently reads what a program prints as whoever applies it does: of a key that is there twice the
-// last one wins.
+// parseLeniently parses the output of a program like the tools that apply it: the last of duplicate keys takes
+// precedence.
 func parseLeniently(source, text string) ([]manifest.Object, error) {
 	var objects []manifest.Object
 	for doc := range strings.SplitSeq("\n"+strings.TrimSuffix(text, "\n"), "\n---\n") {
-		doc += "\n" // which was cut with the marker, and which a block scalar may end with
+		doc += "\n" // the line break was cut with the marker, and a block scalar may end with it
 		if parsed, err := manifest.Parse(source, []byte(doc)); err == nil {
 			objects = append(objects, parsed...)
 			continue
@@ -118,7 +118,7 @@ func answerOf(objects []manifest.Object, err error) answer {
 	return a
 }
 
-// ours opens the folder as a tree of files.
+// ours renders the folder as a tree of files.
 func ours(t testing.TB, dir string) treefs.Files {
 	t.Helper()
 	tree, err := disktree.Open(dir)
@@ -149,7 +149,7 @@ func runHelm(t testing.TB, dir string, req helm.Request) answer {
 	return answerOf(withoutWaves(result.Objects), nil)
 }
 
-// checkUserError sees to it that a tree alone never looks like a fault of ours.
+// checkUserError checks that an error caused by a tree is a user error.
 func checkUserError(t testing.TB, err error) {
 	t.Helper()
 	var user *treefs.Error
@@ -158,11 +158,11 @@ func checkUserError(t testing.TB, err error) {
 		t.Errorf("not a user's mistake: %v", err)
 	}
 	if text := err.Error(); strings.Contains(text, os.TempDir()) || strings.Contains(text, "\n") || strings.Contains(text, "HELM_ERR") {
-		t.Errorf("not for a user's eyes: %q", text)
+		t.Errorf("the error contains internal details: %q", text)
 	}
 }
 
-// withoutWaves takes away what is ours: the waves of hooks, and of what has to be there before them.
+// withoutWaves removes the waves that Kedge sets: of hooks, and of the objects before them.
 func withoutWaves(objects []manifest.Object) []manifest.Object {
 	for _, o := range objects {
 		metadata, _ := o.Content["metadata"].(map[string]any)
@@ -175,8 +175,8 @@ func withoutWaves(objects []manifest.Object) []manifest.Object {
 	return objects
 }
 
-// compare reports where ours differs from the real one. The setting error is what we have to say where both
-// fail; differs says why the real one is allowed to do something else, and objects what ours are then.
+// compare reports differences from the real program. The setting error is our error if both fail; differs is
+// why the real result may differ, and objects has our objects in that case.
 func compare(t *testing.T, settings map[string]string, theirs, got answer) {
 	t.Helper()
 	if want := settings["error"]; want != "" {
@@ -184,7 +184,7 @@ func compare(t *testing.T, settings map[string]string, theirs, got answer) {
 			t.Errorf("our error is %q, want %q", got.failure, want)
 		}
 		if theirs.failure == "" && settings["differs"] == "" {
-			t.Errorf("the real program does not fail: we said %q", got.failure)
+			t.Errorf("the real program does not fail, but ours does: %q", got.failure)
 		}
 		return
 	}
@@ -196,15 +196,15 @@ func compare(t *testing.T, settings map[string]string, theirs, got answer) {
 		t.Fatalf("failures:\nreal: %s\nours: %s", theirs.failure, got.failure)
 	}
 	if len(theirs.objects) == 0 && settings["empty"] == "" {
-		t.Error("nothing was rendered: the case shows nothing")
+		t.Error("nothing was rendered: the case tests nothing")
 	}
 	if diff := cmp.Diff(theirs.objects, got.objects); diff != "" {
 		t.Errorf("objects (-real +ours):\n%s", diff)
 	}
 }
 
-// compareDiffering is compare where the real one does something else: ours are the named objects, and those that
-// the real one has too are the same.
+// compareDiffering is compare for a known difference: our objects are the listed ones, and objects that the
+// real program also has are equal.
 func compareDiffering(t *testing.T, want string, theirs, got answer) {
 	t.Helper()
 	if got.failure != "" {
@@ -241,7 +241,7 @@ func TestKustomize(t *testing.T) {
 	}
 }
 
-// helmRequest is what the settings of a case say, and the same for the real program.
+// helmRequest converts the settings of a case, also to arguments of the real program.
 func (c treeCase) helmRequest(t *testing.T, dir string) (helm.Request, []string) {
 	t.Helper()
 	s := c.settings
@@ -307,7 +307,7 @@ func TestHelm(t *testing.T) {
 	}
 }
 
-// dropNamed removes an object that the real program prints and a deployment has no place for: a hook of
+// dropNamed removes an object that the real program prints and that does not belong to a deployment: a hook of
 // deletion or rollback.
 func dropNamed(objects map[string]map[string]any, name string) {
 	for key := range objects {

@@ -1,7 +1,7 @@
-// Package corpus compares what this program renders with what kustomize build and helm template print for
-// the same tree on disk: object by object, and failure by failure. It holds tests only. The programs are
-// built from their own modules (hack/rendertools) and share nothing with the libraries that are linked
-// here; KEDGE_RENDER_TOOLS names the folder that they are in.
+// Package corpus compares our renders with the output of kustomize build and helm template for the same tree on
+// disk: by object and by failure. It contains only tests. The programs are built from their own modules
+// (hack/rendertools) and share nothing with the libraries that are linked here; KEDGE_RENDER_TOOLS is their
+// folder.
 //
 // Cases are in testdata, several in a file:
 //
@@ -10,6 +10,6 @@
 //	-- overlays/prod/kustomization.yaml --
 //	resources: [../../base]
 //
-// A line before the first file is a setting. What a kept difference to the real tool is good for says the
-// setting "differs", beside "objects", which names what is rendered here.
+// A line before the first file is a setting. An intended difference from the real tool has the settings
+// "differs", with its reason, and "objects", with the objects that Kedge renders.
 package corpus

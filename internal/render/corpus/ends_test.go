@@ -11,7 +11,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/helm"
 )
 
-// What follows the last line of a template decides how its last block scalar ends.
+// The text after the last line of a template decides how its last block scalar ends.
 //
 // covers: G8
 func TestHelmEndsOfTemplates(t *testing.T) {
@@ -23,7 +23,7 @@ func TestHelmEndsOfTemplates(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		files := map[string]string{
 			"Chart.yaml": "apiVersion: v2\nname: web\nversion: 1.0.0\n",
-			// The program cuts white space off the end of all that it prints, so that the last object shows nothing.
+			// The program trims white space at the end of its output, so the last object cannot be compared.
 			"templates/z.yaml": "apiVersion: example.com/v1\nkind: Zzz\nmetadata: {name: last}\n",
 		}
 		for file := range rapid.IntRange(1, 3).Draw(r, "files") {

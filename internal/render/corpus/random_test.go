@@ -16,7 +16,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/helm"
 )
 
-// agree fails unless both gave the same objects, or both none.
+// agree fails unless both gave the same objects, or both failed.
 func agree(t *rapid.T, files map[string]string, theirs, got answer) {
 	if (theirs.failure == "") == (got.failure == "") && cmp.Equal(theirs.objects, got.objects) {
 		return
@@ -100,7 +100,7 @@ metadata: {name: web}
 spec: {selector: {app: web}, ports: [{port: 80}]}
 `
 
-// chartFeatures are templates, each an object of its own.
+// chartFeatures are templates, each with its own object.
 var chartFeatures = map[string]string{
 	"values": "data: {v: {{ .Values | toJson | quote }}}", "tpl": "data: {v: {{ tpl .Values.text . | quote }}}",
 	"range":   "data:\n{{- range $k, $v := .Values.map }}\n  {{ $k }}: {{ $v | quote }}\n{{- end }}",

@@ -24,7 +24,7 @@ var setChart = map[string]string{
 	"templates/t.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: values}\ndata: {v: {{ printf \"%#v\" .Values | quote }}}\n",
 }
 
-// setOf is one flag of the real program, and what it is here.
+// setOf is one flag of the real program with its equivalent here.
 func setOf(t rapid.TB, dir, flag, expression string) (args []string, sets []fleet.HelmSet) {
 	args = []string{flag, expression}
 	switch flag {

@@ -19,13 +19,13 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/treefs"
 )
 
-// DefaultNamespace is what a chart is told as its namespace when nobody says one.
+// DefaultNamespace is the default release namespace of a chart.
 const DefaultNamespace = "default"
 
-// Request says what to render.
+// Request is the request for a render.
 type Request struct {
 	Path         string     // folder of the chart in the tree
-	Namespace    string     // what the chart is told as its own; "" means DefaultNamespace
+	Namespace    string     // release namespace of the chart; "" means DefaultNamespace
 	Helm         fleet.Helm // with ReleaseName set
 	Capabilities fleet.Capabilities
 }
@@ -34,10 +34,10 @@ type Request struct {
 type Result struct {
 	Objects  []manifest.Object // Source is the path of the template, as if subcharts were folders
 	Volatile bool              // a template uses time or randomness
-	Notes    []string          // what a user should know, such as hooks that were left out
+	Notes    []string          // information for the user, such as omitted hooks
 }
 
-// Build renders a chart. A user's mistake is a [*treefs.Error] or an error of package manifest.
+// Build renders a chart. A user error is a [*treefs.Error] or an error of package manifest.
 func Build(ctx context.Context, files treefs.Files, req Request) (Result, error) {
 	b := &builder{files: files, req: req, folder: path.Clean(cmp.Or(strings.TrimPrefix(req.Path, "/"), "."))}
 	c, err := b.load(ctx)
@@ -75,7 +75,7 @@ type builder struct {
 	notes  []string
 }
 
-// problem is a user's mistake in a file of the chart.
+// problem is a user error in a file of the chart.
 func (b *builder) problem(file, format string, args ...any) error {
 	return &treefs.Error{Path: path.Join(b.folder, file), Problem: fmt.Sprintf(format, args...)}
 }
@@ -86,7 +86,7 @@ func (b *builder) note(format string, args ...any) {
 	}
 }
 
-// prepare works out which subcharts are on, and what the templates see.
+// prepare determines the enabled subcharts and the values for the templates.
 func (b *builder) prepare(c *chart.Chart, values map[string]any) (common.Values, error) {
 	if err := chartutil.ValidateReleaseName(b.req.Helm.ReleaseName); err != nil {
 		return nil, &treefs.Error{Problem: fmt.Sprintf("release name %q: %v", b.req.Helm.ReleaseName, err)}
@@ -99,7 +99,7 @@ func (b *builder) prepare(c *chart.Chart, values map[string]any) (common.Values,
 		return nil, err
 	}
 	if want := c.Metadata.KubeVersion; want != "" && !chartutil.IsCompatibleRange(want, capabilities.KubeVersion.String()) {
-		return nil, b.problem("Chart.yaml", "the chart wants Kubernetes %s, and it is rendered for %s", want, capabilities.KubeVersion.Version)
+		return nil, b.problem("Chart.yaml", "the chart requires Kubernetes %s, but it is rendered for %s", want, capabilities.KubeVersion.Version)
 	}
 	b.dropRemoteSchemas(c)
 	prepared, err := util.ToRenderValues(c, values, common.ReleaseOptions{

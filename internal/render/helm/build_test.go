@@ -74,24 +74,24 @@ func TestHooksBecomeWaves(t *testing.T) {
 			"templates/b.yaml":  strings.Replace(object("high"), "name: high", "name: high, annotations: {argocd.argoproj.io/sync-wave: \"7\"}", 1),
 			"templates/h1.yaml": hook("pre", "pre-install", "0"), "templates/h2.yaml": hook("post", "post-install", "0"),
 		}, map[string]string{"low": "-4", "high": "7", "pre": "-5", "post": "8"}, nil},
-		{"a hook keeps a wave of its own", map[string]string{
+		{"a hook keeps its own wave", map[string]string{
 			"templates/h.yaml": strings.Replace(hook("own", "pre-install", "0"), "annotations: {", "annotations: {kedge.dev/wave: \"3\", ", 1),
 		}, map[string]string{"own": "3"}, nil},
 		{"definitions and namespaces come before hooks", map[string]string{
 			"crds/c.yaml": crd, "templates/n.yaml": "apiVersion: v1\nkind: Namespace\nmetadata: {name: made}\n", "templates/a.yaml": object("plain"),
 			"templates/h.yaml": hook("pre", "pre-install", "0"),
 		}, map[string]string{"things.example.com": "-2", "made": "-2", "plain": "", "pre": "-1"}, nil},
-		{"without such hooks they are left alone", map[string]string{"crds/c.yaml": crd, "templates/h.yaml": hook("post", "post-install", "0")},
+		{"without such hooks they do not change", map[string]string{"crds/c.yaml": crd, "templates/h.yaml": hook("post", "post-install", "0")},
 			map[string]string{"things.example.com": "", "post": "1"}, nil},
 		{"an object that is a hook too is there once", map[string]string{
 			"templates/a.yaml": object("same"), "templates/h.yaml": strings.Replace(object("same"), "name: same", "name: same, namespace: default, annotations: {helm.sh/hook: pre-install}", 1),
 			"templates/i.yaml": hook("twice", "pre-install", "0"), "templates/j.yaml": hook("twice", "post-install", "0"),
 		}, map[string]string{"same": "", "twice": "-1"}, nil},
-		{"others are left out", map[string]string{
+		{"others are omitted", map[string]string{
 			"templates/a.yaml": object("plain"), "templates/h1.yaml": hook("test", "test", "0"), "templates/h2.yaml": hook("bye", "pre-delete,post-rollback", "0"),
 			"templates/h3.yaml": hook("odd", "crd-install", "0"),
 		}, map[string]string{"plain": ""}, []string{
-			`hooks of "crd-install", which Helm does not know, are left out`,
+			`hooks of the unknown type "crd-install" are left out`,
 			"hooks of post-rollback are left out: Job bye", "hooks of pre-delete are left out: Job bye", "hooks of test are left out: Job test",
 		}},
 	}
@@ -160,7 +160,7 @@ func TestSameChartSameObjects(t *testing.T) {
 	for range 10 {
 		again, _, err := build(t, files, fleet.Helm{})
 		if err != nil || first.Objects[0].Hash() != again.Objects[0].Hash() {
-			t.Fatalf("not the same again: %v", err)
+			t.Fatalf("a second render differs: %v", err)
 		}
 	}
 }
@@ -178,18 +178,18 @@ func TestVolatile(t *testing.T) {
 		{"a random name", `{{ randAlphaNum 5 }}`, nil, true},
 		{"in a variable", `{{ $x := uuidv4 }}{{ $x }}`, nil, true},
 		{"in an argument", `{{ printf "%s" (htpasswd "u" "p") }}`, nil, true},
-		{"in a branch that is not taken", `{{ if .Values.no }}{{ genPrivateKey "rsa" }}{{ end }}`, nil, true},
+		{"in a branch that is not executed", `{{ if .Values.no }}{{ genPrivateKey "rsa" }}{{ end }}`, nil, true},
 		{"in a branch after else", `{{ with .Values.no }}x{{ else }}{{ randInt 1 9 }}{{ end }}`, nil, true},
-		{"in a field of what it gives", `{{ (genCA "x" 1).Cert | len }}`, nil, true},
+		{"in a field of its result", `{{ (genCA "x" 1).Cert | len }}`, nil, true},
 		{"in a template that is used", `{{ include "x" . }}`, map[string]string{"templates/_x.tpl": `{{ define "x" }}{{ template "y" . }}{{ end }}{{ define "y" }}{{ now }}{{ end }}`}, true},
-		{"in a template that nobody uses", `{{ include "x" . }}`, map[string]string{"templates/_x.tpl": `{{ define "x" }}a{{ end }}{{ define "y" }}{{ now }}{{ end }}`}, false},
-		{"in a template whose name is worked out", `{{ include (printf "%s" "y") . }}`, map[string]string{"templates/_x.tpl": `{{ define "y" }}{{ now | date "2006" }}{{ end }}`}, true},
+		{"in an unused template", `{{ include "x" . }}`, map[string]string{"templates/_x.tpl": `{{ define "x" }}a{{ end }}{{ define "y" }}{{ now }}{{ end }}`}, false},
+		{"in a template whose name is computed", `{{ include (printf "%s" "y") . }}`, map[string]string{"templates/_x.tpl": `{{ define "y" }}{{ now | date "2006" }}{{ end }}`}, true},
 		{"in the notes", `a`, map[string]string{"templates/NOTES.txt": `{{ now }}`}, false},
-		{"in a value that is made a template", `{{ tpl .Values.t . }}`, map[string]string{"values.yaml": "t: '{{ randAlpha 3 }}'\n"}, true},
+		{"in a value that is used as a template", `{{ tpl .Values.t . }}`, map[string]string{"values.yaml": "t: '{{ randAlpha 3 }}'\n"}, true},
 		{"in a value that is none", `{{ .Values.t | quote }}`, map[string]string{"values.yaml": "t: '{{ randAlpha 3 }}'\n"}, false},
-		{"in a text that is made a template", `{{ tpl "{{ randAlpha 3 }}" . }}`, nil, true},
+		{"in a text that is used as a template", `{{ tpl "{{ randAlpha 3 }}" . }}`, nil, true},
 		{"in a text that is none", `{{ "{{ randAlpha 3 }}" | quote }}`, nil, false},
-		{"in a file that is made a template", `{{ tpl (.Files.Get "f.txt") . }}`, map[string]string{"f.txt": "{{ shuffle \"abc\" }}"}, true},
+		{"in a file that is used as a template", `{{ tpl (.Files.Get "f.txt") . }}`, map[string]string{"f.txt": "{{ shuffle \"abc\" }}"}, true},
 		{"the order of a map", `{{ keys .Values.m | join "," }}`, map[string]string{"values.yaml": "m: {a: 1, b: 2}\n"}, true},
 		{"the sorted order of a map", `{{ keys .Values.m | sortAlpha | join "," }} {{ has "a" (keys .Values.m) }}`, map[string]string{"values.yaml": "m: {a: 1, b: 2}\n"}, false},
 		{"in a subchart that is off", `a`, map[string]string{
@@ -220,6 +220,6 @@ func wantProblem(t *testing.T, err error, want string) {
 	t.Helper()
 	var user *treefs.Error
 	if !errors.As(err, &user) || !strings.Contains(err.Error(), want) {
-		t.Errorf("got %v, want a user's mistake with %q", err, want)
+		t.Errorf("got %v, want a user error with %q", err, want)
 	}
 }

@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	// defaultKubeVersion is what Helm of this version takes when it knows no cluster. It is said here
-	// because Helm finds it in the build of the program, and a render must not depend on that.
+	// defaultKubeVersion is the default of this version of Helm without a cluster. It is a constant because
+	// Helm reads it from the build of the program, and a render must not depend on that.
 	defaultKubeVersion = "v1.37.0"
-	// helmVersion is what a chart is told as the version of Helm.
+	// helmVersion is the version of Helm that charts see.
 	helmVersion = "v4.3.1"
 )
 
 // coreVersion is an API that every cluster serves.
 const coreVersion = "v1"
 
-// capabilities is what a chart may ask of the cluster. What is not known is as Helm has it without one: a
-// list without the core API is no cluster's, so it comes on top of what Helm knows by itself.
+// capabilities returns the capabilities of the cluster for a chart. Unknown ones have Helm's defaults: a list
+// without the core API is incomplete, so it is added to Helm's defaults.
 func (b *builder) capabilities() (*common.Capabilities, error) {
 	asked := b.req.Capabilities
 	if asked.KubeVersion == "" {
@@ -28,7 +28,7 @@ func (b *builder) capabilities() (*common.Capabilities, error) {
 	}
 	version, err := common.ParseKubeVersion(asked.KubeVersion)
 	if err != nil {
-		return nil, &treefs.Error{Problem: "the version of Kubernetes, " + asked.KubeVersion + ", is none: write for example v1.36.3"}
+		return nil, &treefs.Error{Problem: "the version of Kubernetes, " + asked.KubeVersion + ", is not valid: use, for example, v1.36.3"}
 	}
 	out := common.DefaultCapabilities.Copy()
 	out.KubeVersion = *version

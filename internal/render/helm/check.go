@@ -15,14 +15,14 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/alias"
 )
 
-// decoded are the files that Helm decodes as YAML while it loads a chart.
+// decoded are the files that Helm decodes as YAML when it loads a chart.
 var decoded = regexp.MustCompile(`(^|/)(Chart\.(yaml|lock)|values\.yaml|requirements\.(yaml|lock))$`)
 
 // archived are the files that Helm unpacks.
 var archived = regexp.MustCompile(`(^|/)charts/[^/]+\.tgz$`)
 
-// checkFile refuses a file that would grow while Helm loads it. budget is what archives may still unpack
-// to.
+// checkFile refuses a file that would grow when Helm loads it. budget is the remaining unpacked size of
+// archives.
 func (b *builder) checkFile(f *archive.BufferedFile, budget *int64) error {
 	switch {
 	case archived.MatchString(f.Name):
@@ -46,7 +46,7 @@ func checkDecoded(name string, data []byte) error {
 
 var errUnpacked = fmt.Errorf("the archives of the chart unpack to more than the %d bytes that are allowed", maxUnpacked)
 
-// unpackedSize takes what an archive unpacks to from budget, without keeping it.
+// unpackedSize subtracts the unpacked size of an archive from budget, without keeping the content.
 func unpackedSize(in io.Reader, budget *int64, depth int) error {
 	if depth == 0 {
 		return fmt.Errorf("archives in archives, more than %d deep", maxArchives)
@@ -63,7 +63,7 @@ func unpackedSize(in io.Reader, budget *int64, depth int) error {
 		if err != nil {
 			return fmt.Errorf("not an archive of a chart: %w", err)
 		}
-		// An empty file costs something too.
+		// An empty file has a cost too.
 		if *budget -= header.Size + 512; *budget < 0 {
 			return errUnpacked
 		}

@@ -1,6 +1,6 @@
-// Package helm renders a chart as helm template does, with Helm's own engine, from files in memory. It
-// reaches no cluster and no network: what a chart depends on has to be in its folder charts.
+// Package helm renders a chart like helm template, with Helm's engine, from files in memory. It accesses no
+// cluster and no network: dependencies of a chart must be in its folder charts.
 //
-// Charts can be endless or enormous, and Go templates cannot be stopped: it belongs into a process that
-// can be killed.
+// Charts can be endless or very large, and Go templates cannot be stopped: run it in a process that can be
+// killed.
 package helm

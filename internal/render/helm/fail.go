@@ -8,12 +8,12 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/treefs"
 )
 
-// located finds where in a template an error of the engine is: "(chart/templates/x.yaml:3:5)", or the
-// same without parentheses at its beginning.
+// located finds the position in a template in an error of the engine: "(chart/templates/x.yaml:3:5)", or the
+// same without parentheses at the start.
 var located = regexp.MustCompile(`^(?:[^(]*\()?([^\s():]+/[^():\n]*?):(\d+)(?::\d+)?\)?:?\s*`)
 
-// templateError is the adapter for Helm's engine, whose errors are texts: it puts the file and the line
-// first, and the rest on one line.
+// templateError adapts errors of Helm's engine, which are texts: it puts the file and the line first, and the
+// rest on one line.
 func (b *builder) templateError(err error) error {
 	text := strings.TrimPrefix(err.Error(), "template: ")
 	match := located.FindStringSubmatch(text)
@@ -23,8 +23,7 @@ func (b *builder) templateError(err error) error {
 	return &treefs.Error{Path: b.sourceOf(match[1]), Problem: "line " + match[2] + ": " + oneLine(text[len(match[0]):])}
 }
 
-// sourceOf turns the name that Helm has for a file, which begins with the name of the chart, into a path
-// in the tree.
+// sourceOf converts Helm's name of a file, which starts with the name of the chart, to a path in the tree.
 func (b *builder) sourceOf(name string) string {
 	_, below, ok := strings.Cut(name, "/")
 	if !ok {
@@ -33,14 +32,14 @@ func (b *builder) sourceOf(name string) string {
 	return path.Join(b.folder, below)
 }
 
-// The most that is said of one mistake: templates that include each other make long stories, of which the
-// beginning and the end tell.
+// Limits of one error: templates that include each other cause long errors, of which the start and the end are
+// useful.
 const (
 	maxBeginning = 400
 	maxEnd       = 600
 )
 
-// oneLine makes a line of a text that a terminal and a status can show.
+// oneLine converts a text to one line for terminals and statuses.
 func oneLine(text string) string {
 	text = strings.Join(strings.Fields(text), " ")
 	if len(text) <= maxBeginning+maxEnd {

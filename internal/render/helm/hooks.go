@@ -16,23 +16,23 @@ import (
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
 
-// argoWave is the other annotation that says a wave, see package manifest.
+// argoWave is the other annotation for waves, see package manifest.
 const argoWave = "argocd.argoproj.io/sync-wave"
 
-// hookObject is an object that Helm would apply by itself.
+// hookObject is an object that Helm would apply as a hook.
 type hookObject struct {
 	object manifest.Object
 	weight int
 }
 
-// hookPlan places hooks. Helm applies them one weight after the other, before or after everything else;
-// waves say the same.
+// hookPlan assigns hooks to waves. Helm applies hooks by weight, before or after everything else; waves have
+// the same effect.
 type hookPlan struct {
-	objects []manifest.Object // that are no hooks
+	objects []manifest.Object // that are not hooks
 	before  []hookObject
 	after   []hookObject
-	mapped  map[release.HookEvent][]string // names of objects, by what they are a hook of
-	left    map[release.HookEvent][]string // of those that were left out
+	mapped  map[release.HookEvent][]string // names of objects, by hook event
+	left    map[release.HookEvent][]string // names of omitted objects
 }
 
 func (p *hookPlan) add(h *release.Hook, objects []manifest.Object) {
@@ -69,8 +69,8 @@ func isDeployed(event release.HookEvent) bool {
 	return false
 }
 
-// dropTwins leaves out hooks that are there as something else too: Helm applies and deletes hooks by
-// themselves, so that charts may say an object twice, and a deployment has each object once.
+// dropTwins omits hooks that also exist as another object: Helm applies and deletes hooks separately, so charts
+// may define an object twice, but a deployment has each object once.
 func (p *hookPlan) dropTwins(b *builder) {
 	namespace := cmp.Or(b.req.Namespace, DefaultNamespace)
 	seen := map[fleet.ObjectRef]bool{}
@@ -87,7 +87,7 @@ func (p *hookPlan) dropTwins(b *builder) {
 	drop := func(h hookObject) bool {
 		twin := isTwin(h.object)
 		if twin {
-			b.note("the hook %s %s of %s is left out: the chart has the same object elsewhere too", h.object.Ref.Kind, h.object.Ref.Name, h.object.Source)
+			b.note("the hook %s %s of %s is left out: the chart also defines the same object elsewhere", h.object.Ref.Kind, h.object.Ref.Name, h.object.Source)
 		}
 		return twin
 	}
@@ -95,7 +95,7 @@ func (p *hookPlan) dropTwins(b *builder) {
 	p.after = slices.DeleteFunc(p.after, drop)
 }
 
-// arrange returns all objects, with waves where they are needed, and notes what was done.
+// arrange returns all objects, with waves where needed, and adds notes.
 func (p *hookPlan) arrange(b *builder) []manifest.Object {
 	p.dropTwins(b)
 	for _, event := range slices.Sorted(maps.Keys(p.mapped)) {
@@ -112,7 +112,7 @@ func (p *hookPlan) arrange(b *builder) []manifest.Object {
 	first := placeHooks(p.before, func(groups, i int) int { return lowest - groups + i })
 	placeHooks(p.after, func(_, i int) int { return highest + 1 + i })
 	if len(p.before) > 0 {
-		// Helm has the folder crds applied before any hook, and a hook cannot do without its namespace.
+		// Helm applies the folder crds before any hook, and a hook needs its namespace.
 		for _, o := range p.objects {
 			if o.Ref.Kind == "Namespace" && o.Ref.Group == "" || o.Ref.Kind == "CustomResourceDefinition" {
 				setWave(o, first-1)
@@ -126,7 +126,7 @@ func (p *hookPlan) arrange(b *builder) []manifest.Object {
 	return out
 }
 
-// placeHooks gives each weight a wave and returns the lowest one.
+// placeHooks assigns a wave to each weight and returns the lowest one.
 func placeHooks(hooks []hookObject, wave func(groups, i int) int) (first int) {
 	var weights []int
 	for _, h := range hooks {
@@ -140,11 +140,11 @@ func placeHooks(hooks []hookObject, wave func(groups, i int) int) (first int) {
 	return wave(len(weights), 0)
 }
 
-// ownWaves returns the lowest and the highest wave that the objects have by themselves, at least 0.
+// ownWaves returns the lowest and the highest wave of the objects; lowest at most 0, highest at least 0.
 func (p *hookPlan) ownWaves() (lowest, highest int) {
 	for _, o := range p.objects {
 		if text, ok := waveOf(o); ok {
-			// What is no number is refused later, with all the others.
+			// An invalid number is refused later.
 			if wave, err := strconv.ParseInt(strings.TrimSpace(text), 10, 32); err == nil {
 				lowest, highest = min(lowest, int(wave)), max(highest, int(wave))
 			}
@@ -164,7 +164,7 @@ func waveOf(o manifest.Object) (string, bool) {
 	return "", false
 }
 
-// setWave puts an object into a wave unless it says one itself.
+// setWave assigns a wave to an object unless it has one.
 func setWave(o manifest.Object, wave int) {
 	if _, ok := waveOf(o); ok {
 		return
@@ -178,8 +178,7 @@ func setWave(o manifest.Object, wave int) {
 	annotations[manifest.AnnotationWave] = strconv.Itoa(wave)
 }
 
-// noteUnknownHooks tells of objects that Helm drops without a word: those with a hook that it does not
-// know.
+// noteUnknownHooks adds a note for objects that Helm drops silently: those with an unknown hook.
 func (b *builder) noteUnknownHooks(rendered map[string]string, known []*release.Hook) {
 	for _, name := range slices.Sorted(maps.Keys(rendered)) {
 		if !strings.Contains(rendered[name], release.HookAnnotation) {
@@ -191,7 +190,7 @@ func (b *builder) noteUnknownHooks(rendered map[string]string, known []*release.
 				continue
 			}
 			if !slices.ContainsFunc(known, func(h *release.Hook) bool { return h.Path == name && h.Manifest == text }) {
-				b.note("hooks of %q, which Helm does not know, are left out", head.Metadata.Annotations[release.HookAnnotation])
+				b.note("hooks of the unknown type %q are left out", head.Metadata.Annotations[release.HookAnnotation])
 			}
 		}
 	}

@@ -64,8 +64,8 @@ func TestHostileCharts(t *testing.T) {
 		{"an absolute values file is of the repository", nil, fleet.Helm{ValuesFiles: []string{"/etc/passwd"}}, "no such values file"},
 		{"a link out of the repository", map[string]string{"templates/x.yaml": memtree.Link("../../../../etc/passwd")}, fleet.Helm{}, "leads out of the repository"},
 		{"an absolute link", map[string]string{"x": memtree.Link("/etc/passwd")}, fleet.Helm{}, "absolute path"},
-		{"a link to its own folder", map[string]string{"templates/x": memtree.Link("..")}, fleet.Helm{}, "in itself"},
-		{"a broken link", map[string]string{"x": memtree.Link("none")}, fleet.Helm{}, "not there"},
+		{"a link to its own folder", map[string]string{"templates/x": memtree.Link("..")}, fleet.Helm{}, "that contains it"},
+		{"a broken link", map[string]string{"x": memtree.Link("none")}, fleet.Helm{}, "without a target"},
 		{"a submodule", map[string]string{"charts/sub": memtree.Submodule}, fleet.Helm{}, "submodule"},
 		{"a pointer of Git LFS", map[string]string{"charts/sub-1.0.0.tgz": "version https://git-lfs.github.com/spec/v1\noid sha256:a\nsize 1\n"}, fleet.Helm{}, "Git LFS"},
 		{"aliases that multiply in values", map[string]string{"values.yaml": bomb()}, fleet.Helm{}, "expand to too much"},
@@ -82,11 +82,11 @@ func TestHostileCharts(t *testing.T) {
 		{"templates that include each other for ever", map[string]string{"templates/x.yaml": `{{ define "a" }}{{ include "b" . }}{{ end }}{{ define "b" }}{{ include "a" . }}{{ end }}{{ include "a" . }}`}, fleet.Helm{}, "nested reference"},
 		{"a template that calls itself for ever", map[string]string{"templates/x.yaml": `{{ define "a" }}{{ template "a" . }}{{ end }}{{ template "a" . }}`}, fleet.Helm{}, "exceeded maximum template depth"},
 		{"the environment", map[string]string{"templates/x.yaml": `{{ env "HOME" }}`}, fleet.Helm{}, `function "env" not defined`},
-		{"parentheses without end", map[string]string{"templates/x.yaml": "{{ " + strings.Repeat("(", 100_000) + " }}"}, fleet.Helm{}, "templates/x.yaml"},
-		{"YAML without end", map[string]string{"templates/x.yaml": strings.Repeat("[", 100_000)}, fleet.Helm{}, "templates/x.yaml"},
-		{"values without end", map[string]string{"values.yaml": strings.Repeat("{a: ", 100_000)}, fleet.Helm{}, "values.yaml"},
+		{"endless parentheses", map[string]string{"templates/x.yaml": "{{ " + strings.Repeat("(", 100_000) + " }}"}, fleet.Helm{}, "templates/x.yaml"},
+		{"endless YAML", map[string]string{"templates/x.yaml": strings.Repeat("[", 100_000)}, fleet.Helm{}, "templates/x.yaml"},
+		{"endless values", map[string]string{"values.yaml": strings.Repeat("{a: ", 100_000)}, fleet.Helm{}, "values.yaml"},
 		{"UTF-16", map[string]string{"templates/x.yaml": "\xff\xfea\x00:\x00 \x00b\x00"}, fleet.Helm{}, "templates/x.yaml"},
-		{"what is not UTF-8", map[string]string{"templates/x.yaml": object("x") + "data: {x: \"\xff\xfe\"}\n"}, fleet.Helm{}, "templates/x.yaml"},
+		{"invalid UTF-8", map[string]string{"templates/x.yaml": object("x") + "data: {x: \"\xff\xfe\"}\n"}, fleet.Helm{}, "templates/x.yaml"},
 		{"a NUL byte", map[string]string{"templates/x.yaml": object("x") + "data: {x: \"a\x00\"}\n"}, fleet.Helm{}, "templates/x.yaml"},
 	}
 	for _, tt := range tests {
@@ -110,7 +110,7 @@ func TestReachesNothing(t *testing.T) {
 	}
 	data, _ := got.Objects[0].Content["data"].(map[string]any)
 	if data["dns"] != "" || data["look"] != "0" {
-		t.Errorf("something was found: %v", data)
+		t.Errorf("the cluster or network was accessed: %v", data)
 	}
 	if len(got.Notes) != 1 || !strings.Contains(got.Notes[0], "file:///etc/passwd") {
 		t.Errorf("notes: %q", got.Notes)
@@ -131,7 +131,7 @@ func FuzzIgnore(f *testing.F) {
 	})
 }
 
-// FuzzValues shows that values are merged or refused, and that what comes out has no more keys than went in.
+// FuzzValues checks that values are merged or refused, and that the result has no more keys than the input.
 func FuzzValues(f *testing.F) {
 	for _, seed := range [][2]string{{"a: 1", "a: {b: null}"}, {"a: {b: 1}", "a: null"}, {"- x", ""}, {"a: &a [*a]", "? {a: b}\n: c"}, {"a: 1\n---\nb: 2", "---\n"}, {"\xff\xfe", "\x00"}} {
 		f.Add(seed[0], seed[1])

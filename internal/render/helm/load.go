@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// maxUnpacked bounds what all archives of a chart unpack to, those inside of others included.
+	// maxUnpacked limits the unpacked size of all archives of a chart, including nested ones.
 	maxUnpacked = 64 << 20
-	// maxArchives bounds how deep archives may be inside of archives.
+	// maxArchives limits the nesting of archives.
 	maxArchives = 8
-	// maxChartFile bounds Chart.yaml, which says little.
+	// maxChartFile limits the size of Chart.yaml.
 	maxChartFile = 1 << 20
 )
 
-// load reads the chart as helm does from a folder: without what .helmignore names.
+// load loads the chart as helm does from a folder, without the files that .helmignore excludes.
 func (b *builder) load(ctx context.Context) (*chart.Chart, error) {
 	b.prefetch(ctx)
 	root, err := b.checkFolder(ctx)
@@ -55,7 +55,7 @@ func (b *builder) load(ctx context.Context) (*chart.Chart, error) {
 	return c, b.checkChart(c)
 }
 
-// prefetch asks for what every chart is asked for.
+// prefetch requests the files that every chart needs.
 func (b *builder) prefetch(ctx context.Context) {
 	q := treefs.Questions{
 		Stat: []string{b.folder, path.Join(b.folder, "Chart.yaml")},
@@ -75,11 +75,11 @@ func (b *builder) checkFolder(ctx context.Context) (treefs.Node, error) {
 		return node, err
 	}
 	if node.Kind != treefs.Dir {
-		return node, b.problem("", "a file, and the folder of a chart is needed")
+		return node, b.problem("", "a file, but the folder of a chart is required")
 	}
 	_, err = b.files.Stat(ctx, path.Join(b.folder, "Chart.yaml"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return node, b.problem("", "no chart: there is no Chart.yaml in it")
+		return node, b.problem("", "not a chart: the folder has no Chart.yaml")
 	}
 	return node, err
 }
@@ -100,10 +100,10 @@ func (b *builder) ignoreRules(ctx context.Context) (*ignore.Rules, error) {
 	return rules, nil
 }
 
-// checkChart refuses what helm refuses to install.
+// checkChart refuses charts that helm refuses to install.
 func (b *builder) checkChart(c *chart.Chart) error {
 	if kind := c.Metadata.Type; kind != "" && kind != "application" {
-		return b.problem("Chart.yaml", "a chart of type %q holds nothing to deploy: deploy a chart that depends on it", kind)
+		return b.problem("Chart.yaml", "a chart of type %q contains nothing to deploy: deploy a chart that depends on it", kind)
 	}
 	var missing []string
 	for _, want := range c.Metadata.Dependencies {
@@ -112,11 +112,11 @@ func (b *builder) checkChart(c *chart.Chart) error {
 		}
 	}
 	if len(missing) > 0 {
-		return b.problem("Chart.yaml", "dependencies that are not in the folder charts: %s: "+
-			"nothing is downloaded while rendering; run helm dependency build and commit what it puts there", strings.Join(missing, ", "))
+		return b.problem("Chart.yaml", "dependencies are missing in the folder charts: %s: "+
+			"renders download nothing; run helm dependency build and commit the result", strings.Join(missing, ", "))
 	}
 	if c.Metadata.Deprecated {
-		b.note("the chart %s says that it is deprecated", c.Name())
+		b.note("the chart %s is deprecated", c.Name())
 	}
 	return nil
 }
@@ -128,11 +128,12 @@ type walker struct {
 	files []*archive.BufferedFile
 }
 
-// walk looks at dir, which is below the chart and is the folder here. above are the real folders on the way to it.
+// walk visits dir, which is below the chart and is called folder in the tree. above has the real folders on the
+// path to it.
 func (w *walker) walk(ctx context.Context, dir string, here treefs.Node, above []string) error {
 	where := path.Join(w.folder, dir)
 	if slices.Contains(above, here.Real) {
-		return w.problem(dir, "a symbolic link to a folder that it is in itself")
+		return w.problem(dir, "a symbolic link to a folder that contains it")
 	}
 	above = append(above[:len(above):len(above)], here.Real)
 	nodes, err := w.builder.files.List(ctx, where)
@@ -160,7 +161,7 @@ func (w *walker) walk(ctx context.Context, dir string, here treefs.Node, above [
 	return nil
 }
 
-// prefetchAll asks for all that a folder holds.
+// prefetchAll requests all files of a folder.
 func (w *walker) prefetchAll(ctx context.Context, where string, nodes []treefs.Node) {
 	var q treefs.Questions
 	for _, n := range nodes {
@@ -177,7 +178,7 @@ func (w *walker) prefetchAll(ctx context.Context, where string, nodes []treefs.N
 func (w *walker) add(ctx context.Context, name string) error {
 	data, err := w.builder.files.Read(ctx, path.Join(w.folder, name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return w.problem(name, "a symbolic link to something that is not there")
+		return w.problem(name, "a symbolic link without a target")
 	}
 	if err != nil {
 		return err
@@ -186,7 +187,7 @@ func (w *walker) add(ctx context.Context, name string) error {
 	return nil
 }
 
-// info is a node as the rules of .helmignore want to see it.
+// info adapts a node to the rules of .helmignore.
 type info struct{ treefs.Node }
 
 func (i info) Name() string       { return i.Node.Name }

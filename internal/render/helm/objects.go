@@ -15,8 +15,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/treefs"
 )
 
-// objects turns what the templates gave into objects, with those of the folder crds and with hooks in
-// waves of their own.
+// objects parses the output of the templates, adds the folder crds, and assigns hooks to waves.
 func (b *builder) objects(c *chart.Chart, rendered map[string]string) ([]manifest.Object, error) {
 	for name := range rendered {
 		if strings.HasSuffix(name, "NOTES.txt") {
@@ -43,7 +42,7 @@ func (b *builder) objects(c *chart.Chart, rendered map[string]string) ([]manifes
 	return b.withHooks(objects, rendered, hooks)
 }
 
-// withHooks adds the hooks that have a place in a deployment.
+// withHooks adds the hooks that belong to a deployment.
 func (b *builder) withHooks(objects []manifest.Object, rendered map[string]string, hooks []*release.Hook) ([]manifest.Object, error) {
 	plan := hookPlan{objects: objects}
 	for _, h := range hooks {
@@ -57,9 +56,9 @@ func (b *builder) withHooks(objects []manifest.Object, rendered map[string]strin
 	return plan.arrange(b), nil
 }
 
-// appendParsed adds the objects of one document that a template gave. Helm puts a line break after each, which counts
-// where a block scalar ends the document. Helm takes a key that is there twice, and so do charts that people use: the
-// last one wins.
+// appendParsed adds the objects of one document of a template. Helm adds a line break after each, which matters
+// if a block scalar ends the document. Like Helm, it accepts duplicate keys, which exist in real charts: the
+// last one takes precedence.
 func (b *builder) appendParsed(objects []manifest.Object, name, text string) ([]manifest.Object, error) {
 	text += "\n"
 	source := b.sourceOf(name)
@@ -67,12 +66,12 @@ func (b *builder) appendParsed(objects []manifest.Object, name, text string) ([]
 	var user *manifest.Error
 	if errors.As(err, &user) && strings.Contains(user.Problem, "already set in map") {
 		if parsed, err = parseTwice(source, text); err == nil {
-			b.note("%s gives a key twice: the last one wins, as in Helm (%s)", source, user.Problem)
+			b.note("%s has a duplicate key: the last one is used, as in Helm (%s)", source, user.Problem)
 		}
 	}
 	if errors.As(err, &user) {
-		// Lines are those of the output, which nobody has in front of them.
-		return nil, &treefs.Error{Path: source, Problem: "in what the template gives: " + user.Problem}
+		// Line numbers refer to the output, which the user does not see.
+		return nil, &treefs.Error{Path: source, Problem: "in the output of the template: " + user.Problem}
 	}
 	if err != nil {
 		return nil, err
@@ -80,7 +79,7 @@ func (b *builder) appendParsed(objects []manifest.Object, name, text string) ([]
 	return append(objects, parsed...), nil
 }
 
-// parseTwice decodes as Helm does, and then as we do.
+// parseTwice decodes as Helm does, and then as package manifest does.
 func parseTwice(source, text string) ([]manifest.Object, error) {
 	var value any
 	if err := yaml.Unmarshal([]byte(text), &value); err != nil {
@@ -93,13 +92,13 @@ func parseTwice(source, text string) ([]manifest.Object, error) {
 	return manifest.Parse(source, data)
 }
 
-// yamlError is the adapter for Helm's errors of output that is not YAML.
+// yamlError adapts Helm's errors about invalid YAML.
 func (b *builder) yamlError(err error) error {
 	text, ok := strings.CutPrefix(err.Error(), "YAML parse error on ")
 	name, rest, found := strings.Cut(text, ": ")
 	if !ok || !found {
 		return b.problem("templates", "%s", oneLine(err.Error()))
 	}
-	return &treefs.Error{Path: b.sourceOf(name), Problem: "what the template gives is not valid YAML: " +
+	return &treefs.Error{Path: b.sourceOf(name), Problem: "the output of the template is not valid YAML: " +
 		oneLine(strings.TrimPrefix(rest, "error converting YAML to JSON: "))}
 }

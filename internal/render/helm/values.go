@@ -18,21 +18,21 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/treefs"
 )
 
-// inlineValues is what mistakes in the values of the deployment itself are said of.
+// inlineValues is the source name in errors about inline values.
 const inlineValues = "helm.values"
 
-// inlineSet is the same for single values.
+// inlineSet is the source name in errors about single values.
 const inlineSet = "helm.set"
 
-// userValues merges what the deployment says in the order of Helm: its files one after another, its own values,
-// then single values. Those are applied to the merged values, since an expression may change one item of a list.
+// userValues merges the values of the deployment in Helm's order: values files, inline values, then single
+// values. Single values are applied to the merged values, because an expression may change one item of a list.
 func (b *builder) userValues(ctx context.Context) (map[string]any, error) {
 	merged := map[string]any{}
 	for _, name := range b.req.Helm.ValuesFiles {
 		where := b.valuesPath(name)
 		data, err := b.files.Read(ctx, where)
 		if errors.Is(err, fs.ErrNotExist) {
-			return nil, &treefs.Error{Path: where, Problem: "there is no such values file: a name is relative to the chart, or begins with a slash and is from the root of the repository"}
+			return nil, &treefs.Error{Path: where, Problem: "there is no such values file: names are relative to the chart, or to the root of the repository if they start with a slash"}
 		}
 		if err != nil {
 			return nil, err
@@ -51,7 +51,7 @@ func (b *builder) userValues(ctx context.Context) (map[string]any, error) {
 	return merged, nil
 }
 
-// valuesPath says where a values file is. Whether it is inside of the repository is for treefs to say.
+// valuesPath returns the path of a values file. treefs checks that it is inside the repository.
 func (b *builder) valuesPath(name string) string {
 	if rooted, ok := strings.CutPrefix(name, "/"); ok {
 		return path.Clean(rooted)
@@ -59,7 +59,7 @@ func (b *builder) valuesPath(name string) string {
 	return path.Join(b.folder, name)
 }
 
-// mergeValues lays the values in data over merged.
+// mergeValues merges the values in data into merged.
 func mergeValues(merged map[string]any, where string, data []byte) (map[string]any, error) {
 	if err := alias.Check(data); err != nil {
 		return nil, &treefs.Error{Path: where, Problem: err.Error()}
@@ -69,12 +69,12 @@ func mergeValues(merged map[string]any, where string, data []byte) (map[string]a
 		return nil, &treefs.Error{Path: where, Problem: "not values: " + oneLine(err.Error())}
 	}
 	if sops, ok := values["sops"].(map[string]any); ok && sops["mac"] != nil {
-		return nil, &treefs.Error{Path: where, Problem: "values that are encrypted with SOPS, which is not supported yet: the chart would get the encrypted text"}
+		return nil, &treefs.Error{Path: where, Problem: "the values are encrypted with SOPS, which is not supported yet: the chart would get the encrypted text"}
 	}
 	return loader.MergeMaps(merged, values), nil
 }
 
-// dropRemoteSchemas removes the schemas of values that refer to somewhere else: Helm would fetch that.
+// dropRemoteSchemas removes value schemas with external references, which Helm would fetch.
 func (b *builder) dropRemoteSchemas(c *chart.Chart) {
 	var schema any
 	if json.Unmarshal(c.Schema, &schema) == nil {
@@ -82,7 +82,7 @@ func (b *builder) dropRemoteSchemas(c *chart.Chart) {
 		collectIDs(schema, ids)
 		if ref := remoteRef(schema, ids); ref != "" {
 			c.Schema = nil
-			b.note("the values of the chart %s are not checked: its values.schema.json refers to %s, and nothing is downloaded while rendering", c.Name(), ref)
+			b.note("the values of the chart %s are not checked: its values.schema.json refers to %s, and renders download nothing", c.Name(), ref)
 		}
 	}
 	for _, sub := range c.Dependencies() {
@@ -106,8 +106,8 @@ func collectIDs(schema any, ids map[string]bool) {
 	}
 }
 
-// remoteRef returns a reference that leads out of the schema; "" when there is none. The drafts of
-// json-schema.org are known to the library, and what a urn means is not asked of anybody.
+// remoteRef returns a reference that leads out of the schema, or "". The library contains the drafts of
+// json-schema.org, and does not resolve urns.
 func remoteRef(schema any, ids map[string]bool) string {
 	switch v := schema.(type) {
 	case map[string]any:

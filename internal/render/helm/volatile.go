@@ -9,8 +9,8 @@ import (
 	chart "helm.sh/helm/v4/pkg/chart/v2"
 )
 
-// volatile are the template functions that give something else each time. Those of dates do so for all that
-// is no time, such as a text: then they take the present one.
+// volatile lists the template functions with a different result in each call. Functions for dates use the
+// current time for every argument that is not a time, such as a text.
 var volatile = map[string]bool{
 	"date": true, "dateInZone": true, "date_in_zone": true, "htmlDate": true, "htmlDateInZone": true, "durationRound": true,
 	"now": true, "ago": true, "shuffle": true, "uuidv4": true, "bcrypt": true, "htpasswd": true, "encryptAES": true,
@@ -19,16 +19,15 @@ var volatile = map[string]bool{
 	"genSignedCert": true, "genSignedCertWithKey": true,
 }
 
-// unordered are those that give a list in the order of a map, which is a new one each time, unless one of
-// settling makes nothing of the order.
+// unordered lists the functions that return a list in the random order of a map, unless a function of settling
+// makes the order irrelevant.
 var (
 	unordered = map[string]bool{"keys": true, "values": true}
 	settling  = map[string]bool{"sortAlpha": true, "len": true, "has": true}
 )
 
-// isVolatile reports whether a template that is used calls such a function. It errs on the side of yes:
-// a branch that is not taken counts, and once text is made a template by tpl, so does every text that
-// looks like one.
+// isVolatile reports whether a template that is used calls such a function. In doubt it returns true: a branch
+// that is not executed counts, and with tpl so does every text that looks like a template.
 func isVolatile(c *chart.Chart, values map[string]any) bool {
 	s := scanner{defined: map[string][]parse.Node{}, seen: map[string]bool{}}
 	var queue []string
@@ -45,7 +44,7 @@ func isVolatile(c *chart.Chart, values map[string]any) bool {
 		}
 		queue = append(queue, s.used...)
 		s.used = nil
-		if s.unknown { // a name that is worked out: it may be any
+		if s.unknown { // a computed name: it may be any template
 			s.unknown = false
 			for name := range s.defined {
 				queue = append(queue, name)
@@ -62,7 +61,7 @@ func isVolatile(c *chart.Chart, values map[string]any) bool {
 	return s.found || s.unknown && s.anyVolatile()
 }
 
-// anyVolatile looks at every template that is defined.
+// anyVolatile checks every defined template.
 func (s *scanner) anyVolatile() bool {
 	for _, nodes := range s.defined {
 		for _, node := range nodes {
@@ -76,14 +75,14 @@ func (s *scanner) anyVolatile() bool {
 type scanner struct {
 	defined map[string][]parse.Node
 	seen    map[string]bool
-	used    []string // templates that what was walked calls
-	texts   []string // that are written in what was walked
-	unknown bool     // it calls one whose name is worked out
-	tpl     bool     // it calls tpl
+	used    []string // templates that the visited nodes call
+	texts   []string // texts in the visited nodes
+	unknown bool     // calls a template with a computed name
+	tpl     bool     // calls tpl
 	found   bool
 }
 
-// parseChart parses the templates of a chart and its subcharts and queues those that are rendered.
+// parseChart parses the templates of a chart and its subcharts and queues the rendered ones.
 func (s *scanner) parseChart(c *chart.Chart, queue *[]string) {
 	for _, f := range c.Templates {
 		name := path.Join(c.ChartFullPath(), f.Name)
@@ -99,7 +98,7 @@ func (s *scanner) parseChart(c *chart.Chart, queue *[]string) {
 
 func isLibrary(c *chart.Chart) bool { return strings.EqualFold(c.Metadata.Type, "library") }
 
-// define parses a text; what is no template has failed before, or is none.
+// define parses a text. An invalid template has failed before, or is not a template.
 func (s *scanner) define(name, text string) {
 	trees := map[string]*parse.Tree{}
 	t := parse.New(name)
@@ -114,7 +113,7 @@ func (s *scanner) define(name, text string) {
 	}
 }
 
-// walk looks at a node. settled says that nothing depends on the order of what it gives.
+// walk visits a node. settled means that the order of its result is irrelevant.
 func (s *scanner) walk(node parse.Node, settled bool) {
 	switch n := node.(type) {
 	case *parse.ListNode:
@@ -184,7 +183,7 @@ func (s *scanner) include(command *parse.CommandNode) {
 	s.unknown = true
 }
 
-// scanTexts looks at every text in values that may be made a template.
+// scanTexts checks every text in values that may be used as a template.
 func (s *scanner) scanTexts(value any) {
 	switch v := value.(type) {
 	case string:
@@ -224,7 +223,7 @@ func (s *scanner) scanText(text string) {
 	}
 	s.found = inner.found
 	if inner.tpl {
-		for _, text := range inner.texts { // which are shorter
+		for _, text := range inner.texts { // inner texts are shorter, so this ends
 			s.scanText(text)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// Whatever gives something else at another time is volatile, and nothing else is.
+// A chart is volatile if and only if its result changes with time.
 func TestVolatileIsWhatDiffers(t *testing.T) {
 	t.Parallel()
 	for _, expression := range []string{
@@ -46,7 +46,7 @@ func TestVolatileIsWhatDiffers(t *testing.T) {
 					t.Fatal(err)
 				}
 				if differs := first.Objects[0].Hash() != second.Objects[0].Hash(); differs != first.Volatile {
-					t.Errorf("it gives something else at another time: %t, and is volatile: %t", differs, first.Volatile)
+					t.Errorf("the result changes: %t, volatile: %t", differs, first.Volatile)
 				}
 			})
 		})

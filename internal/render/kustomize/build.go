@@ -20,7 +20,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/treefs"
 )
 
-// Request says what to render.
+// Request is the request for a render.
 type Request struct {
 	Path string // folder in the tree that holds the kustomization
 }
@@ -28,12 +28,11 @@ type Request struct {
 // Result is a finished build.
 type Result struct {
 	Objects     []manifest.Object // Source is the kustomization that was built
-	SetsOpenAPI bool              // a schema of the kustomization is now that of the process: start another for the next build
-	Notes       []string          // what a user should know, such as fields that are deprecated
+	SetsOpenAPI bool              // the build set the schema of the process: use another process for the next build
+	Notes       []string          // information for the user, such as deprecated fields
 }
 
-// Build renders a kustomization with the options that kustomize build has by default. A user's mistake is
-// a [*treefs.Error].
+// Build renders a kustomization with the default options of kustomize build. A user error is a [*treefs.Error].
 func Build(ctx context.Context, files treefs.Files, req Request) (Result, error) {
 	folder := path.Clean(cmp.Or(strings.TrimPrefix(req.Path, "/"), "."))
 	tree := &tree{ctx: ctx, files: files}
@@ -43,7 +42,7 @@ func Build(ctx context.Context, files treefs.Files, req Request) (Result, error)
 	}
 	resources, err := run(tree, folder)
 	if tree.setsOpenAPI {
-		openapi.ResetOpenAPI() // the next build would go on with the schema of this one
+		openapi.ResetOpenAPI() // the next build would use the schema of this one
 	}
 	if err != nil {
 		return Result{}, tree.explain(name, err)
@@ -53,7 +52,7 @@ func Build(ctx context.Context, files treefs.Files, req Request) (Result, error)
 		if err := nameVersion(r); err != nil {
 			return Result{}, tree.explain(name, err)
 		}
-		// What is compared with kustomize build is what it prints, so that is what is read.
+		// The printed output is parsed, because tests compare it with the output of kustomize build.
 		text, err := r.AsYAML()
 		if err != nil {
 			return Result{}, &treefs.Error{Path: name, Problem: plainWords(fmt.Sprintf("%s: %v", r.CurId(), err))}
@@ -71,11 +70,11 @@ func Build(ctx context.Context, files treefs.Files, req Request) (Result, error)
 	return result, nil
 }
 
-// version is that of the kustomize program whose libraries these are.
+// version is the version of the kustomize program with these libraries.
 const version = "v5.8.2"
 
-// nameVersion mends the label of buildMetadata managedByLabel: the library takes the version from the
-// build of the program that it is in, which is not kustomize.
+// nameVersion corrects the label of buildMetadata managedByLabel: the library uses the version of the program
+// that contains it, which is not kustomize.
 func nameVersion(r *resource.Resource) error {
 	labels := r.GetLabels()
 	if labels[konfig.ManagedbyLabelKey] != "kustomize-"+provenance.GetProvenance().Semver() {
@@ -85,11 +84,11 @@ func nameVersion(r *resource.Resource) error {
 	return r.SetLabels(labels)
 }
 
-// run builds; a panic of the library is the fault of what it was given.
+// run builds. A panic of the library is caused by its input.
 func run(tree filesys.FileSystem, folder string) (resources resmap.ResMap, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("kustomize cannot cope with it: %v", r)
+			err = fmt.Errorf("kustomize crashed on this input: %v", r)
 		}
 	}()
 	return krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(tree, "/"+folder)
@@ -102,7 +101,7 @@ func (t *tree) kustomizationIn(folder string) (string, error) {
 		return "", t.userError(folder, "there is no such folder at this revision", err)
 	}
 	if node.Kind != treefs.Dir {
-		return "", &treefs.Error{Path: folder, Problem: "a file, and the folder of a kustomization is needed"}
+		return "", &treefs.Error{Path: folder, Problem: "a file, but the folder of a kustomization is required"}
 	}
 	for _, name := range konfig.RecognizedKustomizationFileNames() {
 		name = path.Join(folder, name)
@@ -110,5 +109,5 @@ func (t *tree) kustomizationIn(folder string) (string, error) {
 			return name, nil
 		}
 	}
-	return "", &treefs.Error{Path: folder, Problem: "no kustomization: there is none of " + strings.Join(konfig.RecognizedKustomizationFileNames(), ", ") + " in it"}
+	return "", &treefs.Error{Path: folder, Problem: "no kustomization: the folder contains none of " + strings.Join(konfig.RecognizedKustomizationFileNames(), ", ")}
 }

@@ -48,7 +48,7 @@ func TestHostileTrees(t *testing.T) {
 		{"a link to a file above the folder", "configMapGenerator: [{name: x, files: [l]}]", map[string]string{"../secret": "s", "l": memtree.Link("../secret")}, "not in or below 'app'"},
 		{"a link out of the repository", "resources: [l.yaml]", map[string]string{"l.yaml": memtree.Link("../../etc/passwd")}, "leads out of the repository"},
 		{"an absolute link", "configMapGenerator: [{name: x, files: [l]}]", map[string]string{"l": memtree.Link("/etc/passwd")}, "absolute path"},
-		{"links in a circle", "resources: [l]", map[string]string{"l": memtree.Link("m"), "m": memtree.Link("l")}, "in a circle"},
+		{"links in a circle", "resources: [l]", map[string]string{"l": memtree.Link("m"), "m": memtree.Link("l")}, "circular"},
 		{"a submodule", "resources: [m]", map[string]string{"m": memtree.Submodule}, "submodule"},
 		{"a pointer of Git LFS", "resources: [a.yaml]", map[string]string{"a.yaml": "version https://git-lfs.github.com/spec/v1\noid sha256:a\nsize 1\n"}, "Git LFS"},
 		{"a base in a circle", "resources: [../b]", map[string]string{"../b/kustomization.yaml": "resources: [../app]"}, "cycle detected"},
@@ -74,15 +74,15 @@ func TestHostileTrees(t *testing.T) {
 		{"a remote generator", "generators: [\"https://example.com/p.yaml\"]", nil, "keep a copy in the repository"},
 		{"a remote patch in a transformer", "resources: [a.yaml]\ntransformers: [t.yaml]", map[string]string{"a.yaml": configMap, "t.yaml": "apiVersion: builtin\nkind: PatchTransformer\nmetadata: {name: t}\npath: http://example.com/x"}, "keep a copy in the repository"},
 		{"a remote patch in a transformer inline", "resources: [a.yaml]\ntransformers:\n- |-\n" + indent("apiVersion: builtin\nkind: PatchTransformer\nmetadata: {name: t}\npath: http://example.com/x"), plain, "keep a copy in the repository"},
-		{"a remote patch in a transformer that spells its kind in another way", "resources: [a.yaml]\ntransformers: [t.yaml]", map[string]string{"a.yaml": configMap, "t.yaml": "apiVersion: \"buil\\x74in\"\nkind: PatchTransformer\nmetadata: {name: t}\npath: http://example.com/x"}, "keep a copy in the repository"},
+		{"a remote patch in a transformer that escapes its kind", "resources: [a.yaml]\ntransformers: [t.yaml]", map[string]string{"a.yaml": configMap, "t.yaml": "apiVersion: \"buil\\x74in\"\nkind: PatchTransformer\nmetadata: {name: t}\npath: http://example.com/x"}, "keep a copy in the repository"},
 		{"a remote patch in a transformer in a list", "resources: [a.yaml]\ntransformers: [t.yaml]", map[string]string{"a.yaml": configMap, "t.yaml": "apiVersion: v1\nkind: List\nitems:\n- apiVersion: builtin\n  kind: PatchTransformer\n  metadata: {name: t}\n  path: http://example.com/x"}, "keep a copy in the repository"},
-		{"helm in a generator", "generators: [g.yaml]", map[string]string{"g.yaml": "apiVersion: builtin\nkind: HelmChartInflationGenerator\nmetadata: {name: g}\nname: x"}, "no program is run"},
+		{"helm in a generator", "generators: [g.yaml]", map[string]string{"g.yaml": "apiVersion: builtin\nkind: HelmChartInflationGenerator\nmetadata: {name: g}\nname: x"}, "run no programs"},
 		{"helm in a base", "resources: [../b]", map[string]string{"../b/kustomization.yaml": "helmCharts: [{name: x}]"}, "b/kustomization.yaml: helmCharts"},
-		{"a container", "resources: [a.yaml]\ntransformers: [t.yaml]", map[string]string{"a.yaml": configMap, "t.yaml": "apiVersion: x/v1\nkind: F\nmetadata: {name: f, annotations: {config.kubernetes.io/function: \"container: {image: x}\"}}"}, "no program is run"},
-		{"a program", "generators: [t.yaml]", map[string]string{"t.yaml": "apiVersion: x/v1\nkind: F\nmetadata: {name: f, annotations: {config.kubernetes.io/function: \"exec: {path: ./x}\"}}"}, "no program is run"},
+		{"a container", "resources: [a.yaml]\ntransformers: [t.yaml]", map[string]string{"a.yaml": configMap, "t.yaml": "apiVersion: x/v1\nkind: F\nmetadata: {name: f, annotations: {config.kubernetes.io/function: \"container: {image: x}\"}}"}, "run no programs"},
+		{"a program", "generators: [t.yaml]", map[string]string{"t.yaml": "apiVersion: x/v1\nkind: F\nmetadata: {name: f, annotations: {config.kubernetes.io/function: \"exec: {path: ./x}\"}}"}, "run no programs"},
 		{"a NUL byte", "resources: [a.yaml]", map[string]string{"a.yaml": configMap + "data: {x: \"a\x00\"}"}, "a.yaml"},
-		{"what is not UTF-8", "resources: [a.yaml]", map[string]string{"a.yaml": configMap + "data: {x: \"\xff\"}"}, "a.yaml"},
-		{"YAML without end", "resources: [a.yaml]", map[string]string{"a.yaml": strings.Repeat("[", 100_000)}, "a.yaml"},
+		{"invalid UTF-8", "resources: [a.yaml]", map[string]string{"a.yaml": configMap + "data: {x: \"\xff\"}"}, "a.yaml"},
+		{"endless YAML", "resources: [a.yaml]", map[string]string{"a.yaml": strings.Repeat("[", 100_000)}, "a.yaml"},
 		{"a JSON patch that is none", "resources: [a.yaml]\npatches: [{target: {kind: ConfigMap}, patch: \"[{op: remove, path: /data/x}]\"}]", plain, "path: /data/x"},
 		{"a JSON patch with a comma too many", "resources: [a.yaml]\npatches: [{target: {kind: ConfigMap}, patch: '[{\"op\": \"remove\", \"path\": \"/data/x\"},]'}]", plain, `\"path\": \"/data/x\"`},
 		{"a folder that is not there", "resources: [x]", nil, "there is no such file or folder"},
@@ -100,7 +100,7 @@ func TestHostileTrees(t *testing.T) {
 			_, _, err := build(t, "app", files)
 			var user *treefs.Error
 			if !errors.As(err, &user) || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("got %v, want a user's mistake with %q", err, tt.want)
+				t.Errorf("got %v, want a user error with %q", err, tt.want)
 			}
 			if err != nil && strings.ContainsAny(err.Error(), "\n") {
 				t.Errorf("more than one line: %q", err)
@@ -145,7 +145,7 @@ func TestResult(t *testing.T) {
 
 func TestMissing(t *testing.T) {
 	for path, want := range map[string]string{
-		"none": "there is no such folder", "a.yaml": "a file, and the folder", "dir": "no kustomization: there is none of",
+		"none": "there is no such folder", "a.yaml": "a file, but the folder", "dir": "no kustomization: the folder contains none of",
 	} {
 		_, _, err := build(t, path, map[string]string{"a.yaml": configMap, "dir/a.yaml": configMap})
 		var user *treefs.Error

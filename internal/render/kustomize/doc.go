@@ -1,7 +1,7 @@
-// Package kustomize renders a folder as kustomize build does, with Kustomize's own library, from files
-// in memory. It runs no program and fetches nothing: what a kustomization takes from elsewhere is refused
-// with the advice to keep it in the repository.
+// Package kustomize renders a folder like kustomize build, with Kustomize's library, from files in memory. It
+// runs no program and fetches nothing: it refuses remote resources and advises to keep a copy in the
+// repository.
 //
-// Kustomize keeps the OpenAPI schema in a global: one build at a time per process, and see
+// Kustomize keeps the OpenAPI schema in a global variable: run one build at a time per process, and see
 // Result.SetsOpenAPI.
 package kustomize

@@ -9,7 +9,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/treefs"
 )
 
-// explain says to a user why a build failed: name is the kustomization that was built.
+// explain converts an error of a build to a message for users; name is the kustomization.
 func (t *tree) explain(name string, err error) error {
 	if ctxErr := t.ctx.Err(); ctxErr != nil {
 		return ctxErr
@@ -20,7 +20,7 @@ func (t *tree) explain(name string, err error) error {
 	return &treefs.Error{Path: name, Problem: plainWords(err.Error())}
 }
 
-// userError is what a user has to mend about something that should be there.
+// userError returns the user error for a missing or unreadable file.
 func (t *tree) userError(name, missing string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return &treefs.Error{Path: name, Problem: missing}
@@ -29,20 +29,20 @@ func (t *tree) userError(name, missing string, err error) error {
 }
 
 var (
-	// rooted is a path in the repository as Kustomize sees it. The paths of JSON patches, which are in objects, are
-	// the first alternative, and kept.
+	// rooted matches a path in the repository as Kustomize sees it. The first alternative matches paths of JSON
+	// patches, which are kept.
 	rooted = regexp.MustCompile(`(\b(?:path|from)\\?["']?: ?\\?["']?/)|(^|[\s'"(=])/([A-Za-z0-9._])`)
-	// address is where something was in memory: nothing to anybody, and another one each time.
+	// address matches memory addresses, which are useless and differ each time.
 	address = regexp.MustCompile(`(from generator )?&?\{?0x[0-9a-f]{6,}( <nil>)?\}?:? ?`)
-	// identity is an object as Go prints it.
+	// identity matches an object as printed by Go.
 	identity = regexp.MustCompile(`resid\.ResId\{Gvk:resid\.Gvk\{Group:"([^"]*)", Version:"([^"]*)", Kind:"([^"]*)", isClusterScoped:\w+\}, Name:"([^"]*)", Namespace:"[^"]*"\}`)
 )
 
-// maxWords is the most that is said of one mistake: Kustomize prints whole objects.
+// maxWords limits the length of an error: Kustomize prints complete objects.
 const maxWords = 1000
 
-// plainWords is the adapter for Kustomize's errors, which are texts: paths are those of the repository,
-// and what matters is said once.
+// plainWords adapts errors of Kustomize, which are texts: it converts paths to paths of the repository and
+// removes repetitions.
 func plainWords(text string) string {
 	text = oneAttempt(strings.Join(strings.Fields(text), " "))
 	text = rooted.ReplaceAllString(text, "$1$2$3")
@@ -52,20 +52,20 @@ func plainWords(text string) string {
 		text = strings.ToValidUTF8(text[:maxWords], "") + " …"
 	}
 	if strings.Contains(text, "plugins disabled") {
-		text += " (plugins and functions are programs, and no program is run while rendering: use what is built into Kustomize, or commit what they make)"
+		text += " (plugins and functions are programs, and renders run no programs: use the built-in transformers of Kustomize, or commit the output of the plugin)"
 	}
 	return text
 }
 
-// What Kustomize says of a resource that it could read neither as a file nor, after that, as a folder:
-// accumulation err='accumulating resources from 'x': FIRST': SECOND.
+// The error of Kustomize about a resource that it could read neither as a file nor as a folder: accumulation
+// err='accumulating resources from 'x': FIRST': SECOND.
 const (
 	attemptBegins = "accumulation err='"
 	attemptFile   = "accumulating resources from '"
 	notFolder     = "': must build at directory"
 )
 
-// oneAttempt keeps the half that tells: the first for a file, the second for a folder.
+// oneAttempt keeps the relevant half: the first for a file, the second for a folder.
 func oneAttempt(text string) string {
 	for {
 		before, rest, ok := strings.Cut(text, attemptBegins)

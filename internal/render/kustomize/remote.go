@@ -15,13 +15,13 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/treefs"
 )
 
-// Fields by what Kustomize does with the texts in them.
+// Fields by how Kustomize uses their texts.
 var (
-	// folderFields name files or folders, and could name repositories.
+	// folderFields contain files or folders, and may contain repositories.
 	folderFields = []string{"resources", "bases", "components", "generators", "transformers", "validators"}
-	// fileFields name files, and could name URLs.
+	// fileFields contain files, and may contain URLs.
 	fileFields = []string{"crds", "configurations", "patchesStrategicMerge", "path", "paths", "files", "envs", "env"}
-	// valueFields hold what a user makes up.
+	// valueFields contain arbitrary text.
 	valueFields = []string{
 		"commonLabels", "commonAnnotations", "labels", "annotations", "pairs", "metadata", "options", "literals", "images", "patch", "values", "generatorOptions",
 	}
@@ -29,7 +29,7 @@ var (
 	helmFields = []string{"helmCharts", "helmChartInflationGenerator"}
 )
 
-// checkKustomization refuses what a kustomization would fetch or run, and notes what is deprecated.
+// checkKustomization refuses a kustomization that would fetch or run something, and notes deprecated fields.
 func (t *tree) checkKustomization(name string, data []byte) error {
 	var generic map[string]any
 	if err := yaml.Unmarshal(data, &generic); err != nil {
@@ -37,7 +37,7 @@ func (t *tree) checkKustomization(name string, data []byte) error {
 	}
 	for _, field := range helmFields {
 		if generic[field] != nil {
-			return &treefs.Error{Path: name, Problem: field + ": Kustomize would run the helm program, and no program is run while rendering: deploy the chart by itself, or commit what it renders to"}
+			return &treefs.Error{Path: name, Problem: field + ": Kustomize would run the helm program, and renders run no programs: deploy the chart separately, or commit its rendered objects"}
 		}
 	}
 	if generic["openapi"] != nil {
@@ -63,9 +63,9 @@ func (t *tree) note(text string) {
 	}
 }
 
-// checkPlugins refuses what the configuration of a builtin plugin would fetch. Any file may be one.
+// checkPlugins refuses the configuration of a built-in plugin that would fetch something. Any file may be one.
 func checkPlugins(name string, data []byte) error {
-	if !bytes.Contains(data, []byte("builtin")) && !bytes.Contains(data, []byte{'\\'}) { // which may spell it in another way
+	if !bytes.Contains(data, []byte("builtin")) && !bytes.Contains(data, []byte{'\\'}) { // escapes may hide the word
 		return nil
 	}
 	for part := range strings.SplitSeq("\n"+strings.ReplaceAll(string(data), "\r\n", "\n"), "\n---") {
@@ -80,10 +80,10 @@ func checkPlugins(name string, data []byte) error {
 	return nil
 }
 
-// maxLists bounds how deep lists of objects in lists are looked at. Kustomize takes apart one.
+// maxLists limits the nesting of lists of objects. Kustomize unpacks one level.
 const maxLists = 4
 
-// checkPlugin is checkPlugins of one object, or of a list of them.
+// checkPlugin checks one object, or a list of objects.
 func checkPlugin(name string, object map[string]any, lists int) error {
 	if items, ok := object["items"].([]any); ok && lists > 0 {
 		for _, item := range items {
@@ -98,12 +98,12 @@ func checkPlugin(name string, object map[string]any, lists int) error {
 		return nil
 	}
 	if object["kind"] == "HelmChartInflationGenerator" {
-		return &treefs.Error{Path: name, Problem: "HelmChartInflationGenerator would run the helm program, and no program is run while rendering: deploy the chart by itself, or commit what it renders to"}
+		return &treefs.Error{Path: name, Problem: "HelmChartInflationGenerator would run the helm program, and renders run no programs: deploy the chart separately, or commit its rendered objects"}
 	}
 	return checkFields(name, "", object)
 }
 
-// checkFields looks for URLs in a value that is in the field of that name.
+// checkFields searches for URLs in the value of a field.
 func checkFields(name, field string, value any) error {
 	switch v := value.(type) {
 	case map[string]any:
@@ -137,8 +137,8 @@ func checkText(name, field, text string) error {
 	default:
 		return nil
 	}
-	return &treefs.Error{Path: name, Problem: fmt.Sprintf("%s: %q is not in this repository, and nothing is fetched while rendering: "+
-		"keep a copy in the repository and name its path", field, text)}
+	return &treefs.Error{Path: name, Problem: fmt.Sprintf("%s: %q is not in this repository, and renders fetch nothing: "+
+		"keep a copy in the repository and use its path", field, text)}
 }
 
 // afterKey returns the file of "key=file".
@@ -153,8 +153,8 @@ func isURL(text string) bool {
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https")
 }
 
-// repository is what Kustomize takes for the address of a repository: a scheme, a user, or GitHub. It
-// is a little wider than Kustomize's own rule, which nothing exports.
+// repository matches addresses that Kustomize treats as repositories: a scheme, a user, or GitHub. It is
+// slightly wider than Kustomize's rule, which is not exported.
 var repository = regexp.MustCompile(`(?i)^(git::)?((ssh|https?|file|git)://|[a-z][a-z0-9-]*@|github\.com[/:])`)
 
 // isRepository reports whether Kustomize would clone a repository.

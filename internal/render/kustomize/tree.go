@@ -17,13 +17,13 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/treefs"
 )
 
-// tree shows files to Kustomize as a disk whose root is that of the repository. It lives for one build,
-// in one goroutine.
+// tree provides files to Kustomize as a disk whose root is the root of the repository. It is used for one
+// build, in one goroutine.
 type tree struct {
 	ctx   context.Context //nolint:containedctx // the interface of the library has none
 	files treefs.Files
 
-	first       error // the first mistake of a user: Kustomize drops some errors and garbles others
+	first       error // the first user error: Kustomize drops some errors and changes others
 	setsOpenAPI bool
 	notes       []string
 }
@@ -32,7 +32,7 @@ var _ filesys.FileSystem = (*tree)(nil)
 
 var errReadOnly = errors.New("the files of a commit cannot be changed")
 
-// inside is the path in the repository for one that Kustomize has.
+// inside converts a path of Kustomize to a path in the repository.
 func inside(name string) string {
 	if name = strings.TrimPrefix(path.Clean("/"+filepath.ToSlash(name)), "/"); name == "" {
 		return "."
@@ -45,7 +45,7 @@ func (t *tree) stat(name string) (treefs.Node, error) {
 	return node, t.keep(err)
 }
 
-// keep remembers what has to be said to the user in the end.
+// keep records an error for the user.
 func (t *tree) keep(err error) error {
 	var user *treefs.Error
 	if t.first == nil && err != nil && (errors.As(err, &user) || !errors.Is(err, fs.ErrNotExist)) {
@@ -66,8 +66,8 @@ func (t *tree) Exists(name string) bool {
 	return err == nil
 }
 
-// CleanedAbs implements filesys.FileSystem. As on a disk, links are followed, so that nobody can link to
-// a file outside of the folder of a kustomization.
+// CleanedAbs implements filesys.FileSystem. As on a disk, it follows links, so that a link cannot reach a file
+// outside the folder of a kustomization.
 func (t *tree) CleanedAbs(name string) (filesys.ConfirmedDir, string, error) {
 	node, err := t.stat(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -83,7 +83,7 @@ func (t *tree) CleanedAbs(name string) (filesys.ConfirmedDir, string, error) {
 	return filesys.ConfirmedDir(path.Dir(at)), path.Base(at), nil
 }
 
-// errMissing reads well in the middle of what Kustomize makes of it.
+// errMissing is worded to fit into errors of Kustomize.
 var errMissing = fmt.Errorf("there is no such file or folder at this revision (%w)", fs.ErrNotExist)
 
 // ReadFile implements filesys.FileSystem.
@@ -120,17 +120,17 @@ func (t *tree) ReadDir(name string) ([]string, error) {
 	return names, nil
 }
 
-// Open implements filesys.FileSystem. Nothing in a build opens a file.
+// Open implements filesys.FileSystem. No build opens a file.
 func (t *tree) Open(name string) (filesys.File, error) {
 	return nil, fmt.Errorf("opening %q: %w", inside(name), errors.ErrUnsupported)
 }
 
-// Glob implements filesys.FileSystem. Nothing in a build looks for files.
+// Glob implements filesys.FileSystem. No build searches for files.
 func (t *tree) Glob(pattern string) ([]string, error) {
-	return nil, fmt.Errorf("looking for %q: %w", pattern, errors.ErrUnsupported)
+	return nil, fmt.Errorf("searching for %q: %w", pattern, errors.ErrUnsupported)
 }
 
-// Walk implements filesys.FileSystem. Nothing in a build walks folders.
+// Walk implements filesys.FileSystem. No build walks folders.
 func (t *tree) Walk(name string, _ filepath.WalkFunc) error {
 	return fmt.Errorf("walking %q: %w", inside(name), errors.ErrUnsupported)
 }

@@ -6,15 +6,15 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// Error is a user's mistake in what was asked to be rendered or in how the tree looks. Mistakes
-// inside a file are those of package manifest.
+// Error is a user error in the request or in the structure of the tree. Errors inside a file are those of
+// package manifest.
 type Error struct {
-	Path    string // file, folder or glob; "" when the whole request is meant
-	Problem string // what is wrong and what would be right
+	Path    string // file, folder, or glob; "" for the whole request
+	Problem string // the mistake and its remedy
 
-	// Reason identifies the mistake; "" is ReasonRenderFailed.
+	// Reason identifies the error; "" is ReasonRenderFailed.
 	Reason fleet.Reason
-	// Transient says that the same input may do another time: it was too slow, or had too little memory.
+	// Transient means that the same input may succeed another time: it was too slow, or memory was short.
 	Transient bool
 }
 

@@ -10,27 +10,27 @@ import (
 
 const (
 	maxGlobLength = 1024
-	// maxAlternatives bounds {a,b}{c,d}…: matching tries every combination.
+	// maxAlternatives limits {a,b}{c,d}…: matching tries every combination.
 	maxAlternatives = 256
 )
 
 // glob is a compiled pattern over paths relative to the rendered folder.
 type glob struct {
-	text    string // as the user wrote it
+	text    string // as written by the user
 	pattern string // without leading slashes
-	base    string // folder that the pattern names literally; "." when none
+	base    string // the literal folder prefix of the pattern; "." if there is none
 	parts   []part
 }
 
-// part is what one level of the pattern demands of a name.
+// part is one level of the pattern.
 type part struct {
 	pattern  string
 	anyDepth bool // "**": zero or more levels
-	// opaque says that from here on the levels cannot be told apart: {a/b,c} and the like.
+	// opaque means that the following levels cannot be separated: {a/b,c} and similar.
 	opaque bool
 }
 
-// CheckGlob returns an [*Error] unless Select takes the glob.
+// CheckGlob returns an [*Error] if Select does not accept the glob.
 func CheckGlob(text string) error {
 	_, err := compileGlob(text)
 	return err
@@ -40,7 +40,7 @@ func compileGlob(text string) (glob, error) {
 	g := glob{text: text, pattern: strings.TrimLeft(text, "/")}
 	switch {
 	case g.pattern == "":
-		return glob{}, problem(text, "an empty glob matches nothing: leave it out, or name files such as %q", "**/*.yaml")
+		return glob{}, problem(text, "an empty glob matches nothing: remove it, or use a glob such as %q", "**/*.yaml")
 	case len(text) > maxGlobLength:
 		return glob{}, problem(text[:64]+"…", "the glob is longer than %d characters", maxGlobLength)
 	case strings.ContainsRune(text, 0), !doublestar.ValidatePattern(g.pattern):
@@ -56,15 +56,15 @@ func compileGlob(text string) (glob, error) {
 	}
 	g.base, _ = doublestar.SplitPattern(g.pattern)
 	if slices.ContainsFunc(strings.Split(g.base, "/"), isHidden) {
-		return glob{}, problem(text, "folders whose names begin with a dot are not read below the folder of the source")
+		return glob{}, problem(text, "folders whose names start with a dot are not read")
 	}
 	return g, nil
 }
 
 func isHidden(name string) bool { return strings.HasPrefix(name, ".") && name != "." }
 
-// alternatives counts the combinations of a pattern's braces: a sum inside of a pair, a product
-// along the pattern. It saturates.
+// alternatives counts the combinations of the braces of a pattern: a sum inside a pair, a product along the
+// pattern. It saturates.
 func alternatives(pattern string) int {
 	n, _ := countAlternatives(pattern, 0)
 	return n
@@ -93,13 +93,13 @@ func countAlternatives(pattern string, depth int) (combinations, length int) {
 	return min(sum+product, maxAlternatives+1), i
 }
 
-// splitParts cuts a pattern at the slashes that separate levels.
+// splitParts splits a pattern at the slashes that separate levels.
 func splitParts(pattern string) []part {
 	var parts []part
 	start, braces := 0, 0
 	add := func(end int) {
 		text := pattern[start:end]
-		// Stars inside of and beside braces may join to "**" once an alternative is chosen.
+		// Stars inside and next to braces may join to "**" for some alternative.
 		opaque := strings.Contains(text, "{") && strings.Count(text, "*") > 1
 		parts = append(parts, part{pattern: text, anyDepth: text == "**", opaque: opaque})
 	}
@@ -111,7 +111,7 @@ func splitParts(pattern string) []part {
 				return append(parts, part{opaque: true})
 			}
 		case '[':
-			// A class ends at an unescaped bracket; with a slash inside it is no plain level.
+			// A class ends at an unescaped bracket; with a slash inside, it is opaque.
 			end := classEnd(pattern, i)
 			if strings.ContainsRune(pattern[i:end], '/') {
 				return append(parts, part{opaque: true})
@@ -148,8 +148,8 @@ func classEnd(pattern string, start int) int {
 // matches reports whether the pattern matches a path.
 func (g glob) matches(name string) bool { return doublestar.MatchUnvalidated(g.pattern, name) }
 
-// reaches reports whether the pattern may match anything below the folder dir. It may say yes
-// where there is nothing, never no where there is something.
+// reaches reports whether the pattern may match anything below the folder dir. It may return true without a
+// match, but never false with one.
 func (g glob) reaches(dir string) bool {
 	if dir == "." {
 		return true
@@ -180,12 +180,12 @@ func reachesParts(parts []part, names []string) bool {
 		at = next
 	}
 	for i := range parts {
-		if at[i] { // something of the pattern is left for what lies below
+		if at[i] { // a part of the pattern is left for names below
 			return true
 		}
 	}
 	return false
 }
 
-// within returns where a path relative to the rendered folder lies in the tree.
+// within converts a path relative to the rendered folder to a path in the tree.
 func within(folder, name string) string { return path.Join(folder, name) }

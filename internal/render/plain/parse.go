@@ -11,8 +11,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
 
-// Parse reads the files and returns their objects. A user's mistake is an [*Error] or an error of
-// package manifest.
+// Parse reads the files and returns their objects. A user error is an [*Error] or an error of package manifest.
 func Parse(ctx context.Context, tree filetree.Tree, files []File, limits Limits) ([]manifest.Object, error) {
 	limits = limits.OrDefault()
 	var objects []manifest.Object
@@ -56,11 +55,12 @@ func Parse(ctx context.Context, tree filetree.Tree, files []File, limits Limits)
 	return objects, nil
 }
 
-// explainKustomization says what to do about a kustomization file among plain manifests, which mostly is no object.
+// explainKustomization explains how to handle a kustomization file among plain manifests, which usually is not
+// an object.
 func explainKustomization(file string, err error) error {
 	if !slices.Contains(Kustomizations, path.Base(file)) {
 		return err
 	}
-	return problem(file, "the file of a Kustomize root below a folder of plain manifests, which is not built (%v): "+
-		"deploy the folder %q by a deployment of its own, or leave it out by globs", err, path.Dir(file))
+	return problem(file, "a kustomization file below a folder of plain manifests, which is not built (%v): "+
+		"deploy the folder %q with a separate deployment, or exclude it with globs", err, path.Dir(file))
 }

@@ -15,26 +15,25 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// Limits bound what one render may read. Zero fields mean the default.
+// Limits are the limits of one render. Zero fields mean the default.
 type Limits struct {
 	Globs      int   // patterns in a request
 	Files      int   // files that match
-	Entries    int   // names that are looked at to find them
+	Entries    int   // names that are visited to find them
 	FileBytes  int64 // of one file
 	TotalBytes int64 // of all files
 	Objects    int   // in the result
-	// Time is for how long files are looked for, and for how long they are parsed, without what it takes
-	// to fetch them. A file that was begun is finished.
+	// Time limits the search for files, and the parsing of files, without the time to fetch them. A started
+	// file is finished.
 	Time time.Duration
 }
 
-// Key is the part of limits that decides what comes out of a render that ends.
+// Key returns the limits that influence the result of a completed render.
 func (l Limits) Key() string {
 	return fmt.Sprintf("{Globs:%d Files:%d Entries:%d FileBytes:%d TotalBytes:%d Objects:%d}", l.Globs, l.Files, l.Entries, l.FileBytes, l.TotalBytes, l.Objects)
 }
 
-// DefaultLimits are generous for what people keep in one folder, and what an agent with half a
-// gigabyte of memory can hold.
+// DefaultLimits are generous for real folders, and fit an agent with half a gigabyte of memory.
 func DefaultLimits() Limits {
 	return Limits{
 		Globs:      100,
@@ -67,9 +66,9 @@ type File struct {
 	Entry filetree.Entry
 }
 
-// Select finds the files below folder that the globs match, in the order of their paths, without
-// reading any. No globs mean fleet.DefaultGlob. A user's mistake is an [*Error]. roots are the folders below folder from
-// which files were chosen and whose kustomization file was not.
+// Select finds the files below folder that match the globs, sorted by path, without reading any. No globs mean
+// fleet.DefaultGlob. A user error is an [*Error]. roots are the folders below folder that contain selected
+// files and a kustomization file that is not selected.
 func Select(ctx context.Context, tree filetree.Tree, folder string, globs []string, limits Limits) (files []File, roots []string, err error) {
 	folder, err = cleanFolder(folder)
 	if err != nil {
@@ -100,20 +99,20 @@ func Select(ctx context.Context, tree filetree.Tree, folder string, globs []stri
 	return w.files, w.usedRoots(), nil
 }
 
-// usedRoots are the roots that hold a chosen file.
+// usedRoots returns the roots that contain a selected file.
 func (w *walker) usedRoots() []string {
 	return slices.DeleteFunc(w.roots, func(root string) bool {
 		return !slices.ContainsFunc(w.files, func(f File) bool { return strings.HasPrefix(f.Path, root+"/") })
 	})
 }
 
-// Kustomizations are the names that the file of a Kustomize root may have.
+// Kustomizations are the names of kustomization files.
 var Kustomizations = []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}
 
-// cleanFolder takes "", ".", "/", "apps/a", "/apps/a/" and the like.
+// cleanFolder accepts "", ".", "/", "apps/a", "/apps/a/", and similar.
 func cleanFolder(folder string) (string, error) {
 	if strings.ContainsRune(folder, 0) {
-		return "", problem("", "the path holds a NUL byte")
+		return "", problem("", "the path contains a NUL byte")
 	}
 	clean := path.Clean(strings.TrimLeft(folder, "/"))
 	if clean == ".." || strings.HasPrefix(clean, "../") {
@@ -130,10 +129,10 @@ type walker struct {
 	watch   *stopwatch
 	entries int
 	files   []File
-	roots   []string // folders below w.folder whose kustomization file is not chosen
+	roots   []string // folders below w.folder whose kustomization file is not selected
 }
 
-// walk looks at the folder dir, which is relative to w.folder, and at those below it.
+// walk visits the folder dir, relative to w.folder, and the folders below it.
 func (w *walker) walk(ctx context.Context, dir string) error {
 	where := within(w.folder, dir)
 	if err := w.watch.check(ctx, where); err != nil {
@@ -149,7 +148,7 @@ func (w *walker) walk(ctx context.Context, dir string) error {
 		return fmt.Errorf("listing %q: %w", where, err)
 	}
 	if w.entries += len(entries); w.entries > w.limits.Entries {
-		return problem(w.folder, "more than %d files and folders have to be looked at: choose a folder or globs that reach fewer", w.limits.Entries)
+		return problem(w.folder, "more than %d files and folders would have to be searched: use a folder or globs with fewer", w.limits.Entries)
 	}
 	for _, e := range entries {
 		name := path.Join(dir, e.Name)
@@ -194,18 +193,18 @@ func (w *walker) visit(name string, e filetree.Entry) error {
 	where := within(w.folder, name)
 	switch e.Mode {
 	case filetree.Symlink:
-		return problem(where, "a symbolic link, which is never followed: put the file itself there, or exclude it from the glob %q", matched.text)
+		return problem(where, "a symbolic link, which is never followed: replace it by the file, or exclude it from the glob %q", matched.text)
 	case filetree.Submodule:
 		return problem(where, submoduleProblem)
 	}
 	if len(w.files) == w.limits.Files {
-		return problem(w.folder, "more than %d files match: choose a folder or globs that match fewer", w.limits.Files)
+		return problem(w.folder, "more than %d files match: use a folder or globs with fewer", w.limits.Files)
 	}
 	w.files = append(w.files, File{Path: where, Entry: e})
 	return nil
 }
 
-// checkBases refuses globs that name a folder which is not there: most likely it is mistyped.
+// checkBases refuses globs with a missing folder, which is probably mistyped.
 func (w *walker) checkBases(ctx context.Context) error {
 	for _, g := range w.globs {
 		if g.base == "." {
@@ -217,15 +216,15 @@ func (w *walker) checkBases(ctx context.Context) error {
 			return w.explainMissing(ctx, where)
 		}
 		if err != nil {
-			return fmt.Errorf("looking for %q: %w", where, err)
+			return fmt.Errorf("searching for %q: %w", where, err)
 		}
 	}
 	return nil
 }
 
-const submoduleProblem = "a submodule, which this repository is not read through: allow it by kedge repo set URL --submodules, or deploy its repository by itself"
+const submoduleProblem = "a submodule, which is not read: allow submodules with kedge repo set URL --submodules, or deploy the repository of the submodule"
 
-// explainMissing says why there is no folder at where.
+// explainMissing returns why there is no folder at where.
 func (w *walker) explainMissing(ctx context.Context, where string) error {
 	parent, name := path.Split(where)
 	entries, err := w.tree.List(ctx, path.Clean(cmp.Or(parent, ".")))
@@ -234,11 +233,11 @@ func (w *walker) explainMissing(ctx context.Context, where string) error {
 			switch {
 			case e.Name != name:
 			case e.Mode == filetree.Symlink:
-				return problem(where, "a symbolic link, which is never followed: name the folder that it leads to")
+				return problem(where, "a symbolic link, which is never followed: use the folder that it points to")
 			case e.Mode == filetree.Submodule:
 				return problem(where, submoduleProblem)
 			case e.Mode == filetree.File:
-				return problem(where, "a file, not a folder: name its folder and choose it by a glob")
+				return problem(where, "a file, not a folder: use its folder and a glob for the file")
 			}
 		}
 	}

@@ -38,7 +38,7 @@ func TestSelect(t *testing.T) {
 			"apps/[odd]/x.yaml", "apps/a/.hidden.yaml", "apps/a/deep/er/x.yaml", "apps/a/x.yaml", "apps/a/y.yml", "apps/a/z.json", "apps/b/x.yaml", "apps/b/xy.yaml", "root.yaml",
 		}},
 		{"default glob in a folder", "/apps/b/", nil, []string{"apps/b/x.yaml", "apps/b/xy.yaml"}},
-		{"a star stays in its level", "apps", []string{"*/x.yaml"}, []string{"apps/[odd]/x.yaml", "apps/a/x.yaml", "apps/b/x.yaml"}},
+		{"a star matches one level", "apps", []string{"*/x.yaml"}, []string{"apps/[odd]/x.yaml", "apps/a/x.yaml", "apps/b/x.yaml"}},
 		{"a leading slash is the folder of the source", "apps", []string{"/a/*.yaml"}, []string{"apps/a/.hidden.yaml", "apps/a/x.yaml"}},
 		{"two stars match no level too", "apps/a", []string{"**/x.yaml"}, []string{"apps/a/deep/er/x.yaml", "apps/a/x.yaml"}},
 		{"a question mark", "apps/b", []string{"x?.yaml"}, []string{"apps/b/xy.yaml"}},
@@ -93,11 +93,11 @@ func TestSelectNamesMistakes(t *testing.T) {
 		{"an open class", "apps", []string{"[a"}, Limits{}, Error{Path: "[a", Problem: "not a valid glob"}},
 		{"an open brace", "apps", []string{"{a"}, Limits{}, Error{Path: "{a", Problem: "not a valid glob"}},
 		{"an empty glob", "apps", []string{"/"}, Limits{}, Error{Path: "/", Problem: "matches nothing"}},
-		{"a dot-folder in a glob", "apps", []string{".a/*.yaml"}, Limits{}, Error{Path: ".a/*.yaml", Problem: "begin with a dot"}},
+		{"a dot-folder in a glob", "apps", []string{".a/*.yaml"}, Limits{}, Error{Path: ".a/*.yaml", Problem: "start with a dot"}},
 		{"too many alternatives", "apps", []string{strings.Repeat("{a,b}", 9)}, Limits{}, Error{Path: strings.Repeat("{a,b}", 9), Problem: "alternatives"}},
 		{"too many globs", "apps", []string{"a", "b"}, Limits{Globs: 1}, Error{Path: "", Problem: "2 globs"}},
 		{"too many files", "apps/a", nil, Limits{Files: 1}, Error{Path: "apps/a", Problem: "more than 1 files match"}},
-		{"too much to look at", "apps/a", nil, Limits{Entries: 1}, Error{Path: "apps/a", Problem: "more than 1 files and folders"}},
+		{"too many files to search", "apps/a", nil, Limits{Entries: 1}, Error{Path: "apps/a", Problem: "more than 1 files and folders"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.reason, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestSelectListsOnlyWhatCanMatch(t *testing.T) {
 	}
 }
 
-// FuzzGlob shows that no folder is left out that holds a match, and that no glob is slow.
+// FuzzGlob checks that no folder with a match is skipped, and that no glob is slow.
 func FuzzGlob(f *testing.F) {
 	for _, seed := range [][2]string{
 		{"**/*.{yaml,yml,json}", "a/b/c.yaml"}, {"a/**", "a/b"}, {"{a/b,c}/*", "a/b/x"}, {"[a-c]/?", "b/x"}, {`a\/b`, "a/b"}, {"**/**/x", "x"},
@@ -171,7 +171,7 @@ func FuzzGlob(f *testing.F) {
 		}
 		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 			if !g.reaches(dir) {
-				t.Errorf("%q matches %q and would not look into %q", pattern, name, dir)
+				t.Errorf("%q matches %q but would skip %q", pattern, name, dir)
 			}
 		}
 	})

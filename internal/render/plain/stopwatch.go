@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// stopwatch bounds the time of a render in this process. What is waited for does not count: a file that has
-// to be fetched first may take longer, which is nobody's mistake.
+// stopwatch limits the time of a render in this process. The time to fetch files does not count, because it is
+// not a user error.
 type stopwatch struct {
 	limit  time.Duration
 	began  time.Time
@@ -16,20 +16,20 @@ type stopwatch struct {
 
 func startWatch(limits Limits) *stopwatch { return &stopwatch{limit: limits.Time, began: time.Now()} }
 
-// waitFor does something that does not count.
+// waitFor calls f without counting its time.
 func (s *stopwatch) waitFor(f func()) {
 	began := time.Now()
 	f()
 	s.waited += time.Since(began)
 }
 
-// check says whether to go on with what is at path.
+// check returns an error if the time is over; path is the next file or folder.
 func (s *stopwatch) check(ctx context.Context, path string) error {
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("rendering %q: %w", path, context.Cause(ctx))
 	case time.Since(s.began)-s.waited > s.limit:
-		return &Error{Path: path, Transient: true, Problem: fmt.Sprintf("rendering took longer than %v, the limit for one render, and was stopped here: "+
+		return &Error{Path: path, Transient: true, Problem: fmt.Sprintf("the render took longer than the limit of %v and was stopped here: "+
 			"split it into several deployments, or raise the limit (--render-timeout)", s.limit)}
 	}
 	return nil

@@ -8,8 +8,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/filetree/memtree"
 )
 
-// A render ends between two files and two folders when its time is over, which may be another time, or
-// when nobody wants it any more.
+// A render ends between two files or folders if its time is over, which may be transient, or if it is canceled.
 func TestTimeIsLookedAtBetweenFiles(t *testing.T) {
 	t.Parallel()
 	tree := memtree.New(map[string]string{"a.yaml": "# a", "b/b.yaml": "# b"})
@@ -17,7 +16,7 @@ func TestTimeIsLookedAtBetweenFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	gone := errors.New("nobody wants it")
+	gone := errors.New("canceled")
 	canceled, cancel := context.WithCancelCause(t.Context())
 	cancel(gone)
 	for reason, do := range map[string]func(context.Context, Limits) error{
@@ -29,7 +28,7 @@ func TestTimeIsLookedAtBetweenFiles(t *testing.T) {
 			t.Errorf("%s without time: got %v", reason, err)
 		}
 		if err := do(canceled, Limits{}); !errors.Is(err, gone) {
-			t.Errorf("%s that nobody wants: got %v", reason, err)
+			t.Errorf("%s that is canceled: got %v", reason, err)
 		}
 		if err := do(t.Context(), Limits{}); err != nil {
 			t.Errorf("%s: got %v", reason, err)

@@ -1,5 +1,5 @@
-// Package rendertest builds in the process of a test, with the libraries that a child has and none of its
-// walls: for tests of what decides whether something is built, not of how.
+// Package rendertest builds in the process of a test, with the libraries of a child but without its
+// confinement. It is for tests of whether something is built, not of how.
 package rendertest
 
 import (
@@ -13,9 +13,9 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/treefs"
 )
 
-// Builder is a render.Builder that remembers what it was asked for. The zero value is ready.
+// Builder is a render.Builder that records its jobs. The zero value is ready.
 type Builder struct {
-	// Before is called for every job; nil means nothing is. An error of it is the job's.
+	// Before, if not nil, is called for every job. Its error is the result of the job.
 	Before func(ctx context.Context, job render.Job) error
 
 	mu   sync.Mutex
@@ -49,12 +49,12 @@ func (b *Builder) Build(ctx context.Context, job render.Job) (*render.Built, err
 	return &render.Built{Objects: r.Objects, Notes: r.Notes, Volatile: r.Volatile, Reads: files.Reads()}, nil
 }
 
-// Jobs returns what was asked for so far.
+// Jobs returns the jobs so far.
 func (b *Builder) Jobs() []render.Job {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]render.Job(nil), b.jobs...)
 }
 
-// Count is how many builds were asked for.
+// Count returns the number of jobs so far.
 func (b *Builder) Count() int { return len(b.Jobs()) }

@@ -1,19 +1,19 @@
-// Package sandbox confines a process that renders what strangers wrote: no network, no files, no other
-// programs, little memory. [Isolate] says how its parent starts it, [Enter] is what it calls before it
-// reads any input, and from then on there is no way back.
+// Package sandbox confines a process that renders untrusted input: no network, no files, no other programs,
+// little memory. The parent starts the process with [Isolate]. The process calls [Enter] before it reads any
+// input, and cannot undo it.
 //
-// There are several walls, one behind the other, because no system has all of them for certain: namespaces
-// need a kernel and a container runtime that let ordinary users have them, Landlock a kernel that was
-// started with it. [Status] says which ones stand, and what can be reached in spite of them. On anything
-// but Linux there are none.
+// There are several independent mechanisms because no system is certain to have all of them: namespaces need a
+// kernel and a container runtime that allow them to ordinary users, and Landlock needs a kernel that was
+// started with it. [Status] lists the active ones, and what is reachable without the others. Systems other than
+// Linux have none.
 //
-//	wall        network          files            programs      other processes
+//	mechanism   network          files            programs      other processes
 //	seccomp     no socket        no open          no exec       no signal, no ptrace
 //	landlock    no TCP           no access        no access     no signal (since Linux 6.12)
-//	namespaces  one without      -                -             a PID space of its own
+//	namespaces  none             -                -             a separate PID namespace
 //	root        -                an empty folder  none there    -
 //	limits      memory, CPU time, open files, size of written files, core dumps
 //
-// All of it is per process and for good. It needs a program built without cgo, since only then can Go
-// change all threads at once.
+// All mechanisms are per process and permanent. They need a program built without cgo, because only then can Go
+// change all threads together.
 package sandbox

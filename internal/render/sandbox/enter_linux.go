@@ -13,26 +13,26 @@ import (
 
 var errOff = errors.New("it was switched off")
 
-// Enter puts up every wall that can be had around the calling process, for good, and reports on them. It
-// is to be called before anything else goes on, and before any input is read.
+// Enter permanently applies every available mechanism to the calling process and reports the result. Call it
+// first, before any input is read.
 func Enter(o Options) Status {
 	var s Status
 	closeInherited()
-	// Whatever happens to this process, the system should choose it before its parent when memory is
-	// short. Where it cannot be said, the limits still hold.
+	// When memory is short, the system should kill this process before its parent. If this setting fails, the
+	// limits still apply.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
-	for _, wall := range []struct {
+	for _, step := range []struct {
 		mechanism Mechanism
-		putUp     func(Options) error
+		apply     func(Options) error
 	}{
 		{Limits, limit}, {Namespaces, checkNamespaces}, {Root, emptyRoot}, {Landlock, restrictByLandlock}, {Seccomp, filterSyscalls},
 	} {
 		err := errOff
-		if o.wants(wall.mechanism) {
-			err = wall.putUp(o)
+		if o.wants(step.mechanism) {
+			err = step.apply(o)
 		}
-		s.note(wall.mechanism, err)
-		if wall.mechanism == Root { // the last one that needs privileges
+		s.note(step.mechanism, err)
+		if step.mechanism == Root { // the last one that needs privileges
 			dropPrivileges()
 		}
 	}
@@ -40,12 +40,12 @@ func Enter(o Options) Status {
 	return s
 }
 
-// closeInherited closes every file that a careless ancestor has left open, and those of the Go runtime that
-// it no longer needs. What remains are the standard three and what the runtime waits with.
+// closeInherited closes every file that an ancestor left open, and those of the Go runtime that it no longer
+// needs. The standard three and the poller of the runtime remain.
 func closeInherited() {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
-		return // nothing can be said about them
+		return // the open files cannot be listed
 	}
 	for _, e := range entries {
 		fd, err := strconv.Atoi(e.Name())
@@ -59,7 +59,7 @@ func closeInherited() {
 	}
 }
 
-// checkNamespaces reports what was done to this process when it was started.
+// checkNamespaces reports the namespaces that this process was started in.
 func checkNamespaces(o Options) error {
 	if i := o.Isolation; !i.Network || !i.Process {
 		return errors.New(cmp.Or(i.Problem, "the process was started without"))
@@ -67,9 +67,9 @@ func checkNamespaces(o Options) error {
 	return nil
 }
 
-// dropPrivileges gives up the capabilities that this process was started with, and any way to get some
-// by running a program. Without the latter neither Landlock nor seccomp are to be had for ordinary users:
-// where it fails, as it does in a program that was built with cgo, they do so too and say why.
+// dropPrivileges drops the capabilities of this process, and the ability to gain some by running a program.
+// Landlock and seccomp require the latter for ordinary users: if it fails, as in a program built with cgo, they
+// fail too and report why.
 func dropPrivileges() {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var none [2]unix.CapUserData
@@ -78,7 +78,7 @@ func dropPrivileges() {
 	_, _, _ = syscall.AllThreadsSyscall6(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0, 0)
 }
 
-// reachable tries what must not work.
+// reachable tries actions that must fail.
 func reachable() []string {
 	var open []string
 	if fd, err := unix.Open("/", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err == nil {
@@ -89,7 +89,7 @@ func reachable() []string {
 		}
 	}
 	if fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err == nil {
-		// An address for documentation. Nothing is sent: connecting a datagram socket only looks for a way.
+		// An address for documentation. Nothing is sent: connecting a datagram socket only looks up a route.
 		err := unix.Connect(fd, &unix.SockaddrInet4{Port: 9, Addr: [4]byte{192, 0, 2, 1}})
 		_ = unix.Close(fd)
 		if err == nil {
@@ -99,5 +99,5 @@ func reachable() []string {
 	return open
 }
 
-// emptyFolder is the size of a listing of nothing but . and ..
+// emptyFolder is the size of a listing with only . and ..
 const emptyFolder = 2 * 24

@@ -7,23 +7,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// nobody is who a process is in its own user namespace. Not root, or starting the program would give
-// it every capability there.
+// nobody is the user of a process in its own user namespace. It is not root, because then starting the program
+// would give it every capability there.
 const nobody = 65534
 
-// Isolations returns what to try when a process is started, the best first. Whether the kernel and the
-// container around us permit it shows only then.
+// Isolations returns the isolations to try, the best first. Whether the kernel and the container runtime permit
+// one is only visible at the start of a process.
 func Isolations() []Isolation {
 	return []Isolation{
 		{User: true, Network: true, Process: true, Mount: true},
 		{User: true, Network: true},
-		{Network: true, Process: true, Mount: true}, // root, where nobody may have user namespaces
+		{Network: true, Process: true, Mount: true}, // for root, on systems without user namespaces
 		{},
 	}
 }
 
-// Isolate returns how to start a process so that it is isolated: in a process group of its own and, as
-// far as i says, in namespaces of its own. It is killed when the thread that started it ends.
+// Isolate returns the attributes that start a process in its own process group and in the namespaces of i. The
+// process is killed when the thread that started it ends.
 func Isolate(i Isolation) *syscall.SysProcAttr {
 	attr := &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	for _, part := range []struct {
@@ -44,7 +44,7 @@ func Isolate(i Isolation) *syscall.SysProcAttr {
 		attr.GidMappings = []syscall.SysProcIDMap{{ContainerID: nobody, HostID: os.Getgid(), Size: 1}}
 	}
 	if i.Mount {
-		attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN} // to change its root; Enter gives it up
+		attr.AmbientCaps = []uintptr{unix.CAP_SYS_ADMIN} // to change its root; Enter drops it
 	}
 	return attr
 }

@@ -7,14 +7,14 @@ import (
 	ll "github.com/landlock-lsm/go-landlock/landlock/syscall"
 )
 
-// signalsFixed is the erratum after which threads of one process may signal each other although each has
-// entered its domain by itself, as Go needs.
+// signalsFixed is the erratum that allows threads of one process to signal each other although each has entered
+// its own domain, as Go requires.
 const signalsFixed = 1 << 1
 
-// restrictByLandlock denies every access that this kernel's Landlock knows of, without exception.
+// restrictByLandlock denies every access that the Landlock of this kernel supports, without exception.
 func restrictByLandlock(Options) error {
 	if _, err := ll.LandlockGetABIVersion(); err != nil {
-		return fmt.Errorf("this kernel does not have it: %w", err)
+		return fmt.Errorf("this kernel does not support it: %w", err)
 	}
 	config := landlock.V11
 	if errata, err := ll.LandlockGetErrata(); err != nil || errata&signalsFixed == 0 {

@@ -8,10 +8,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openFiles is enough for the pipes to the parent and what the Go runtime waits with.
+// openFiles is enough for the pipes to the parent and the poller of the Go runtime.
 const openFiles = 24
 
-// limit bounds what this process may take of the machine.
+// limit limits the resources of this process.
 func limit(o Options) error {
 	reserved, err := reservedMemory()
 	if err != nil {
@@ -28,8 +28,8 @@ func limit(o Options) error {
 		{"msgqueue", unix.RLIMIT_MSGQUEUE, 0},
 		{"nofile", unix.RLIMIT_NOFILE, openFiles},
 		{"cpu", unix.RLIMIT_CPU, uint64((o.CPU + time.Second - 1) / time.Second)},
-		// What Go reserves without using it counts as address space and not as data: data is the limit
-		// that was meant, address space stops what is not data, such as shared memory.
+		// Memory that Go reserves without using it counts as address space and not as data. The data limit is
+		// the intended one; the address space limit covers other memory, such as shared memory.
 		{"data", unix.RLIMIT_DATA, uint64(o.Memory)},
 		{"as", unix.RLIMIT_AS, reserved + uint64(o.Memory)},
 	} {
@@ -43,15 +43,15 @@ func limit(o Options) error {
 	return nil
 }
 
-// reservedMemory is the address space that this process has already.
+// reservedMemory returns the address space that this process has already.
 func reservedMemory() (uint64, error) {
 	text, err := os.ReadFile("/proc/self/statm")
 	if err != nil {
-		return 0, fmt.Errorf("asking for the own size: %w", err)
+		return 0, fmt.Errorf("reading the size of the process: %w", err)
 	}
 	var pages uint64
 	if _, err := fmt.Sscan(string(text), &pages); err != nil {
-		return 0, fmt.Errorf("reading the own size: %w", err)
+		return 0, fmt.Errorf("parsing the size of the process: %w", err)
 	}
 	return pages * uint64(os.Getpagesize()), nil
 }

@@ -10,13 +10,13 @@ import (
 
 var errSystem = errors.New("there is none on " + runtime.GOOS)
 
-// Isolations returns what to try, the best first: here nothing.
+// Isolations returns no isolation on this platform.
 func Isolations() []Isolation { return []Isolation{{}} }
 
-// Isolate returns how to start a process: here as any other.
+// Isolate returns no attributes on this platform.
 func Isolate(Isolation) *syscall.SysProcAttr { return nil }
 
-// Enter confines nothing, and says so.
+// Enter confines nothing on this platform, and reports that.
 func Enter(Options) Status {
 	s := Status{Open: []string{"files", "network"}}
 	for _, m := range All() {

@@ -7,17 +7,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// emptyRoot makes an empty folder, in which nothing can be made, the root of this process and of all its
-// threads, and lets go of everything else.
+// emptyRoot makes an empty read-only folder the root of this process and of all its threads, and unmounts
+// everything else.
 func emptyRoot(o Options) error {
 	if !o.Isolation.Mount {
 		return errors.New("it needs a mount namespace")
 	}
-	// Nothing of this may reach the system that we come from.
+	// These changes must not reach the host.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("making mounts private: %w", err)
 	}
-	// Any folder will do to put the new root on, and this one is there: the program was started from it.
+	// Any folder can be the mount point of the new root, and this one exists: the program was started from it.
 	const place = "/proc"
 	const flags = unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	if err := unix.Mount("none", place, "tmpfs", flags, "size=4k,nr_inodes=1,mode=555"); err != nil {
@@ -26,11 +26,11 @@ func emptyRoot(o Options) error {
 	if err := unix.Chdir(place); err != nil {
 		return fmt.Errorf("entering the empty folder: %w", err)
 	}
-	if err := unix.PivotRoot(".", "."); err != nil { // puts the old root on top of the new one
+	if err := unix.PivotRoot(".", "."); err != nil { // mounts the old root on top of the new one
 		return fmt.Errorf("changing the root: %w", err)
 	}
 	if err := unix.Unmount(".", unix.MNT_DETACH); err != nil {
-		return fmt.Errorf("letting go of the old root: %w", err)
+		return fmt.Errorf("unmounting the old root: %w", err)
 	}
 	return unix.Chdir("/")
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Mechanism is one wall.
+// Mechanism is one mechanism of confinement.
 type Mechanism string
 
 // The mechanisms.
@@ -20,31 +20,31 @@ const (
 	Seccomp    Mechanism = "seccomp"
 )
 
-// All returns the mechanisms there are, in the order in which they are put up.
+// All returns the mechanisms, in the order in which they are applied.
 func All() []Mechanism { return []Mechanism{Limits, Namespaces, Root, Landlock, Seccomp} }
 
-// Options are what a process is told by its parent, as an argument, about its confinement.
+// Options are the options of a confinement, which a parent passes to the process as an argument.
 type Options struct {
-	Memory int64         `json:"memory"` // most bytes that it may have
-	CPU    time.Duration `json:"cpu"`    // most time on processors in its whole life
-	// Isolation is what Isolate had done to the process.
+	Memory int64         `json:"memory"` // maximum memory in bytes
+	CPU    time.Duration `json:"cpu"`    // maximum CPU time of the process
+	// Isolation is the isolation that Isolate has applied to the process.
 	Isolation Isolation `json:"isolation,omitzero"`
-	// Off are mechanisms to leave out, to see what the others do alone.
+	// Off disables mechanisms, to test the others alone.
 	Off []Mechanism `json:"off,omitempty"`
 }
 
 func (o Options) wants(m Mechanism) bool { return !slices.Contains(o.Off, m) }
 
-// Argument is the form of options on a command line.
+// Argument encodes the options for a command line.
 func (o Options) Argument() string {
 	data, err := json.Marshal(o)
 	if err != nil {
-		panic("sandbox: options have no form: " + err.Error()) // numbers and texts always have one
+		panic("sandbox: encoding options: " + err.Error()) // numbers and texts can always be encoded
 	}
 	return string(data)
 }
 
-// ParseOptions reads what Argument wrote.
+// ParseOptions parses the output of Argument.
 func ParseOptions(argument string) (Options, error) {
 	var o Options
 	if err := json.Unmarshal([]byte(argument), &o); err != nil {
@@ -53,7 +53,7 @@ func ParseOptions(argument string) (Options, error) {
 	return o, nil
 }
 
-// Isolation says in which namespaces a process is started. The zero value means in none.
+// Isolation lists the namespaces in which a process is started. The zero value means none.
 type Isolation struct {
 	User    bool `json:"user,omitempty"`
 	Network bool `json:"network,omitempty"`
@@ -63,21 +63,21 @@ type Isolation struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// Missing is a mechanism that could not be had.
+// Missing is a mechanism that is not available.
 type Missing struct {
 	Mechanism Mechanism `json:"mechanism"`
 	Reason    string    `json:"reason"`
 }
 
-// Status is what became of a confinement.
+// Status is the result of a confinement.
 type Status struct {
 	Active  []Mechanism `json:"active,omitempty"`
 	Missing []Missing   `json:"missing,omitempty"`
-	// Open is what the process was able to reach when it tried: "files" or "network".
+	// Open lists what the process could reach when it tried: "files" or "network".
 	Open []string `json:"open,omitempty"`
 }
 
-// Lacks returns why a mechanism is not active; ok is false when it is.
+// Lacks returns why a mechanism is not active; ok is false if it is active.
 func (s Status) Lacks(m Mechanism) (reason string, ok bool) {
 	if slices.Contains(s.Active, m) {
 		return "", false
@@ -90,7 +90,7 @@ func (s Status) Lacks(m Mechanism) (reason string, ok bool) {
 	return "it was not tried", true
 }
 
-// Problem describes in one line what is missing; "" when nothing is.
+// Problem describes in one line what is missing, or returns "".
 func (s Status) Problem() string {
 	var parts []string
 	for _, m := range s.Missing {
@@ -99,9 +99,9 @@ func (s Status) Problem() string {
 	if len(parts) == 0 && len(s.Open) == 0 {
 		return ""
 	}
-	text := "not to be had here: " + strings.Join(parts, ", ")
+	text := "not available here: " + strings.Join(parts, ", ")
 	if len(s.Open) == 0 {
-		return text + "; what is left still refuses files and network"
+		return text + "; the other mechanisms still block files and network"
 	}
 	return text + "; a render could reach " + strings.Join(s.Open, " and ")
 }

@@ -21,7 +21,7 @@ func TestOptionsComeBack(t *testing.T) {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	if _, err := sandbox.ParseOptions("--help"); err == nil {
-		t.Error("another argument is taken for options")
+		t.Error("another argument is parsed as options")
 	}
 }
 
@@ -33,9 +33,9 @@ func TestProblemSaysWhatIsMissingAndWhatItMeans(t *testing.T) {
 		want   []string // all in it; none when there is no problem
 	}{
 		{"all there", sandbox.Status{Active: sandbox.All()}, nil},
-		{"one wall less", sandbox.Status{Missing: []sandbox.Missing{{Mechanism: sandbox.Namespaces, Reason: "operation not permitted"}}},
-			[]string{"namespaces (operation not permitted)", "still refuses files and network"}},
-		{"an open door", sandbox.Status{Missing: []sandbox.Missing{{Mechanism: sandbox.Seccomp, Reason: "old kernel"}}, Open: []string{"files", "network"}},
+		{"one mechanism missing", sandbox.Status{Missing: []sandbox.Missing{{Mechanism: sandbox.Namespaces, Reason: "operation not permitted"}}},
+			[]string{"namespaces (operation not permitted)", "still block files and network"}},
+		{"the network is reachable", sandbox.Status{Missing: []sandbox.Missing{{Mechanism: sandbox.Seccomp, Reason: "old kernel"}}, Open: []string{"files", "network"}},
 			[]string{"seccomp (old kernel)", "could reach files and network"}},
 	}
 	for _, tt := range tests {

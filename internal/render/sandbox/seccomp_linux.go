@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allowed is what a Go program without cgo calls while it computes and talks by pipes that are open
-// already. Everything else answers EPERM: what opens, connects, runs or looks for anything is not here.
+// allowed lists the system calls of a Go program without cgo that computes and uses open pipes. All others
+// return EPERM, including calls that open, connect, run, or search for anything.
 var allowed = append([]uintptr{
 	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_PREAD64, unix.SYS_CLOSE, unix.SYS_FCNTL, unix.SYS_FSTAT,
 	unix.SYS_MUNMAP, unix.SYS_MADVISE, unix.SYS_MINCORE, unix.SYS_BRK,
@@ -26,7 +26,7 @@ var allowed = append([]uintptr{
 }, allowedHere...)
 
 const (
-	// maskThread are the flags of a clone that is a thread of this process and nothing else.
+	// maskThread are the flags of a clone that creates only a thread of this process.
 	maskThread = unix.CLONE_VM | unix.CLONE_FS | unix.CLONE_FILES | unix.CLONE_SIGHAND | unix.CLONE_THREAD | unix.CLONE_SYSVSEM |
 		unix.CLONE_SETTLS | unix.CLONE_PARENT_SETTID | unix.CLONE_CHILD_CLEARTID | unix.CLONE_CHILD_SETTID
 	// x32 system calls have this bit in their number and the same architecture as others.
@@ -37,7 +37,7 @@ const (
 	offsetArgs   = 16 // eight bytes each, the lower half first
 )
 
-// filterSyscalls lets the kernel refuse, to all threads, every system call that a renderer does not need.
+// filterSyscalls makes the kernel refuse, for all threads, every system call that a renderer does not need.
 func filterSyscalls(Options) error {
 	raw, err := bpf.Assemble(program(uint32(os.Getpid())))
 	if err != nil {
@@ -54,12 +54,12 @@ func filterSyscalls(Options) error {
 		return fmt.Errorf("this kernel refuses the filter: %w", errno)
 	}
 	if thread != 0 {
-		return fmt.Errorf("thread %d does not take the filter", thread)
+		return fmt.Errorf("thread %d does not accept the filter", thread)
 	}
 	return nil
 }
 
-// program is the filter of the process self.
+// program returns the filter for the process self.
 func program(self uint32) []bpf.Instruction {
 	deny := bpf.RetConstant{Val: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)}
 	allow := bpf.RetConstant{Val: unix.SECCOMP_RET_ALLOW}
@@ -74,7 +74,7 @@ func program(self uint32) []bpf.Instruction {
 	for _, nr := range allowed {
 		out = append(out, bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: uint32(nr), SkipTrue: 1}, allow)
 	}
-	// Go maps memory to read and write it. Memory that can be run is how an exploit goes on.
+	// Go maps memory to read and write it. Exploits need executable memory.
 	noExec := []bpf.Instruction{argument(2), bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.PROT_EXEC, SkipFalse: 1}, deny, allow}
 	out = append(out, when(unix.SYS_MMAP, noExec)...)
 	out = append(out, when(unix.SYS_MPROTECT, noExec)...)
@@ -83,14 +83,14 @@ func program(self uint32) []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: unix.CLONE_THREAD, SkipTrue: 1}, deny,
 		bpf.JumpIf{Cond: bpf.JumpBitsSet, Val: ^uint32(maskThread), SkipFalse: 1}, deny, allow,
 	})...)
-	// Threads interrupt each other; nobody else may be signalled.
+	// Threads interrupt each other; no other process may be signaled.
 	out = append(out, when(unix.SYS_TGKILL, []bpf.Instruction{argument(0), bpf.JumpIf{Cond: bpf.JumpEqual, Val: self, SkipFalse: 1}, allow, deny})...)
-	// Naming memory, for people who look at it. Any other option is more than a label.
+	// Naming memory, for debugging. All other options are refused.
 	out = append(out, when(unix.SYS_PRCTL, []bpf.Instruction{argument(0), bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.PR_SET_VMA, SkipFalse: 1}, allow, deny})...)
 	return append(out, deny)
 }
 
-// when guards a verdict, which always ends in an answer, by the number of the call.
+// when applies instructions, which always end in a result, to one system call number.
 func when(nr uint32, actions []bpf.Instruction) []bpf.Instruction {
 	return append([]bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: nr, SkipTrue: uint8(len(actions))}}, actions...)
 }

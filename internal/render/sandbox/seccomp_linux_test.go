@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The filter is run here by an interpreter, call by call: a mistake in a jump would let through what no
-// attempt of a real process thinks of.
+// An interpreter runs the filter for each system call: an error in a jump could allow a call that no test with
+// a real process tries.
 func TestFilter(t *testing.T) {
 	t.Parallel()
 	const self = 4711
@@ -32,7 +32,7 @@ func TestFilter(t *testing.T) {
 		{"a thread", arch, unix.SYS_CLONE, [3]uint32{thread}, allow},
 		{"a process", arch, unix.SYS_CLONE, [3]uint32{unix.CLONE_VM | unix.CLONE_VFORK | uint32(unix.SIGCHLD)}, deny},
 		{"a thread in a new namespace", arch, unix.SYS_CLONE, [3]uint32{thread | unix.CLONE_NEWNET}, deny},
-		{"the newer way to clone", arch, unix.SYS_CLONE3, [3]uint32{}, deny},
+		{"the newer clone call", arch, unix.SYS_CLONE3, [3]uint32{}, deny},
 		{"memory", arch, unix.SYS_MMAP, [3]uint32{0, 4096, unix.PROT_READ | unix.PROT_WRITE}, allow},
 		{"memory to run", arch, unix.SYS_MMAP, [3]uint32{0, 4096, unix.PROT_READ | unix.PROT_EXEC}, deny},
 		{"making memory runnable", arch, unix.SYS_MPROTECT, [3]uint32{0, 4096, unix.PROT_EXEC}, deny},
@@ -44,7 +44,7 @@ func TestFilter(t *testing.T) {
 		{"a socket", arch, unix.SYS_SOCKET, [3]uint32{}, deny},
 		{"a program", arch, unix.SYS_EXECVE, [3]uint32{}, deny},
 		{"a program by descriptor", arch, unix.SYS_EXECVEAT, [3]uint32{}, deny},
-		{"a call that is not known yet", arch, 9999, [3]uint32{}, deny},
+		{"an unknown call", arch, 9999, [3]uint32{}, deny},
 		{"x32", arch, x32 | unix.SYS_READ, [3]uint32{}, deny},
 		{"another architecture", unix.AUDIT_ARCH_I386, unix.SYS_READ, [3]uint32{}, kill},
 	}
@@ -59,7 +59,7 @@ func TestFilter(t *testing.T) {
 		}
 		got, err := vm.Run(data)
 		if err != nil || uint32(got) != uint32(tt.want) {
-			t.Errorf("%s: the filter says %#x, %v, want %#x", tt.reason, got, err, tt.want)
+			t.Errorf("%s: the filter returned %#x, %v, want %#x", tt.reason, got, err, tt.want)
 		}
 	}
 }

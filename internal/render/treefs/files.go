@@ -1,14 +1,13 @@
-// Package treefs is how renderers that are not our own see a tree: by path, with symbolic links
-// followed inside the tree and never out of it, within limits, and with everything that was looked at
-// noted down. What was noted is the read set of a render: [Fingerprint] tells, for another tree, whether
-// the same render would read the same.
+// Package treefs provides a tree to third-party renderers: by path, with symbolic links followed inside the
+// tree and never out of it, within limits, and with a record of every access. The record is the read set of a
+// render: [Fingerprint] tells whether the same render would read the same content from another tree.
 //
-// It is read-only, knows no YAML and touches no disk.
+// It is read-only, does not parse YAML, and does not use the disk.
 package treefs
 
 import "context"
 
-// Kind is what is found at a path, links followed.
+// Kind is the kind of a node, with links followed.
 type Kind int
 
 // The kinds of node.
@@ -21,24 +20,24 @@ const (
 type Node struct {
 	Name string
 	Kind Kind
-	Real string // path with every link followed; only Stat says it
+	Real string // path with every link resolved; only Stat sets it
 }
 
-// Files is a tree to read from. Paths have slashes, are relative to the root of the tree, which is ".",
-// and never begin with a slash. What is not there is fs.ErrNotExist; what a user has to mend (a link
-// that leads out of the tree, a submodule, a file that is too large) is an [*Error].
+// Files is a tree to read from. Paths have slashes, are relative to the root of the tree, which is ".", and
+// never start with a slash. A missing file is fs.ErrNotExist. A user error (a link that leads out of the tree,
+// a submodule, a file that is too large) is an [*Error].
 type Files interface {
-	// Stat says what is at path.
+	// Stat returns the node at path.
 	Stat(ctx context.Context, path string) (Node, error)
 	// Read returns the content of a file.
 	Read(ctx context.Context, path string) ([]byte, error)
-	// List returns what a folder holds, in the order of names.
+	// List returns the nodes of a folder, sorted by name.
 	List(ctx context.Context, path string) ([]Node, error)
 }
 
-// Error is something in the tree that a user has to mend.
+// Error is a user error in the tree.
 type Error struct {
-	Path    string // "" when no file is meant
+	Path    string // "" if no file is meant
 	Problem string
 }
 

@@ -12,12 +12,12 @@ import (
 	"github.com/kedge-dev/kedge/internal/filetree"
 )
 
-// Limits bound what may be read. Zero fields mean the default.
+// Limits are the limits of reads. Zero fields mean the default.
 type Limits struct {
 	Files      int   // different files that are read
 	FileBytes  int64 // of one file
 	TotalBytes int64 // of all files together
-	Entries    int   // names in the folders that are listed, each time that they are
+	Entries    int   // names in listed folders, counted each time
 }
 
 // OrDefault fills in the default for zero fields.
@@ -37,7 +37,7 @@ type FS struct {
 
 	mu      sync.Mutex
 	folders folders
-	notes   map[string]note   // what was looked at, by path in the tree
+	notes   map[string]note   // accesses by path in the tree
 	noted   int               // bytes of those paths
 	content map[string][]byte // of files that were read, by path in the tree
 	bytes   int64
@@ -46,7 +46,7 @@ type FS struct {
 
 var _ Files = (*FS)(nil)
 
-// New returns tree as files. Nothing is read before it is asked for.
+// New returns tree as files. It reads nothing in advance.
 func New(tree filetree.Tree, limits Limits) *FS {
 	return &FS{
 		tree: tree, limits: limits.OrDefault(),
@@ -66,7 +66,7 @@ func (f *FS) Stat(ctx context.Context, name string) (Node, error) {
 	return Node{Name: path.Base(path.Clean(name)), Kind: at.kind(), Real: at.path}, nil
 }
 
-// Read implements Files. The content is shared: nobody may change it.
+// Read implements Files. The content is shared and must not be changed.
 func (f *FS) Read(ctx context.Context, name string) ([]byte, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -75,7 +75,7 @@ func (f *FS) Read(ctx context.Context, name string) ([]byte, error) {
 		return nil, err
 	}
 	if at.kind() == Dir {
-		return nil, problem(name, "a folder, and a file was asked for")
+		return nil, problem(name, "a folder, but a file is required")
 	}
 	if data, ok := f.content[at.path]; ok {
 		return data, nil
@@ -100,8 +100,7 @@ func (f *FS) Read(ctx context.Context, name string) ([]byte, error) {
 	return data, nil
 }
 
-// List implements Files. A link that leads nowhere is listed as a file, as it is on disk: reading it
-// says what is wrong.
+// List implements Files. A broken link is listed as a file, as on disk: reading it returns the error.
 func (f *FS) List(ctx context.Context, name string) ([]Node, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -110,16 +109,16 @@ func (f *FS) List(ctx context.Context, name string) ([]Node, error) {
 		return nil, err
 	}
 	if at.kind() == File {
-		return nil, problem(name, "a file, and a folder was asked for")
+		return nil, problem(name, "a file, but a folder is required")
 	}
 	entries, err := f.folders.list(ctx, at.path)
 	if err != nil {
 		return nil, err
 	}
-	f.note(at.path, noteNames) // even if they are too many: with fewer it would go on
-	// Counted each time: links can make a small tree look endless.
+	f.note(at.path, noteNames) // even if there are too many: with fewer names the result would differ
+	// Counted each time, because links can make a small tree endless.
 	if f.entries += len(entries); f.entries > f.limits.Entries {
-		return nil, problem(name, "with it more than %d files and folders have to be looked at", f.limits.Entries)
+		return nil, problem(name, "with it more than %d files and folders would have to be searched", f.limits.Entries)
 	}
 	nodes := make([]Node, 0, len(entries))
 	for _, e := range entries {

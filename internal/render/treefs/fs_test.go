@@ -62,7 +62,7 @@ func TestRefusesWhatAUserHasToMend(t *testing.T) {
 		{"a link out of the tree", "out", Limits{}, "leads out of the repository"},
 		{"a link out of the tree by detours", "apps/sneaky/passwd", Limits{}, "leads out of the repository"},
 		{"an absolute link", "abs", Limits{}, "absolute path"},
-		{"links in a circle", "loop1", Limits{}, "in a circle"},
+		{"links in a circle", "loop1", Limits{}, "circular"},
 		{"a link with a NUL byte", "nul", Limits{}, "usable target"},
 		{"a link to nothing at all", "empty", Limits{}, "usable target"},
 		{"a link with an endless target", "long", Limits{}, "longer than"},
@@ -118,7 +118,7 @@ func TestLimitsCountDifferentFiles(t *testing.T) {
 	}
 }
 
-// What is not there is noted as well, so that there has to be an end to looking for it.
+// Accesses to missing files are recorded too, so they need a limit.
 func TestWhatMayBeLookedForIsBounded(t *testing.T) {
 	t.Parallel()
 	for reason, f := range map[string]*FS{
@@ -136,7 +136,7 @@ func TestWhatMayBeLookedForIsBounded(t *testing.T) {
 			}
 		}
 		var user *Error
-		if !errors.As(err, &user) || !strings.Contains(user.Problem, "were looked for") || looks < 50 || len(f.Reads()) > 101 {
+		if !errors.As(err, &user) || !strings.Contains(user.Problem, "were searched for") || looks < 50 || len(f.Reads()) > 101 {
 			t.Errorf("%s: after %d looks and %d reads: %v", reason, looks, len(f.Reads()), err)
 		}
 	}

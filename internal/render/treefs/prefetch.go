@@ -2,18 +2,20 @@ package treefs
 
 import "context"
 
-// Questions are paths that a renderer is about to ask for.
+// Questions are paths that a renderer will access.
 type Questions struct {
 	Stat, Read, List []string
 }
 
-// Prefetcher is Files that answer many questions at once in less time than one by one.
+// Prefetcher is implemented by Files that answer many questions together faster than one by one.
 type Prefetcher interface {
-	// Prefetch asks them. What is answered, an error too, is what the next call with that path returns.
+	// Prefetch asks the questions. The next call with a path returns the prefetched result, which may be an
+	// error.
 	Prefetch(ctx context.Context, q Questions)
 }
 
-// Prefetch asks questions ahead where that is of use. They count as asked: everything in q has to be needed.
+// Prefetch asks questions in advance if files supports it. They count as accesses: everything in q must be
+// needed.
 func Prefetch(ctx context.Context, files Files, q Questions) {
 	if p, ok := files.(Prefetcher); ok {
 		p.Prefetch(ctx, q)

@@ -14,15 +14,15 @@ import (
 	"github.com/kedge-dev/kedge/internal/filetree"
 )
 
-// note is what was looked at of a path.
+// note is the kind of access to a path.
 type note int
 
 const (
-	noteNode  note = 1 << iota // what is there: a file with its content, a link with its target, a folder, nothing
-	noteNames                  // the names in a folder and what they are
+	noteNode  note = 1 << iota // the node: a file with its content, a link with its target, a folder, or nothing
+	noteNames                  // the names in a folder and their kinds
 )
 
-// note keeps that something was looked at of a path.
+// note records an access to a path.
 func (f *FS) note(name string, n note) {
 	if _, known := f.notes[name]; !known {
 		f.noted += len(name)
@@ -30,16 +30,16 @@ func (f *FS) note(name string, n note) {
 	f.notes[name] |= n
 }
 
-// The words that a read begins with.
+// The prefixes of reads.
 const (
 	readNode  = "f" // as noteNode
 	readNames = "l" // as noteNames
 	readTree  = "t" // everything below a folder
 )
 
-// Reads returns what was looked at so far, sorted: "f path" for what is at a path (a file and its
-// content, a link and its target, a folder, or nothing), "l path" for the names in a folder, "t path" for
-// everything below one. What another read implies is left out.
+// Reads returns the accesses so far, sorted: "f path" for the node at a path (a file and its content, a link
+// and its target, a folder, or nothing), "l path" for the names in a folder, "t path" for everything below one.
+// Accesses that others imply are omitted.
 func (f *FS) Reads() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -65,7 +65,7 @@ func (f *FS) Reads() []string {
 	return reads
 }
 
-// isWhole reports whether all of a folder was looked at, and keeps it in whole.
+// isWhole reports whether a folder was read completely, and records it in whole.
 func (f *FS) isWhole(folder string, whole map[string]bool) bool {
 	if answer, known := whole[folder]; known {
 		return answer
@@ -95,11 +95,11 @@ func insideWhole(folder string, whole map[string]bool) bool {
 	return whole["."]
 }
 
-// fingerprintVersion changes when the same reads mean something else than before.
+// fingerprintVersion must change when the meaning of reads changes.
 const fingerprintVersion = "reads/1"
 
-// Fingerprint returns a hash of what reads, as Reads returned them for a render, would find in tree. Two
-// trees have the same one exactly when nothing differs that was looked at. It lists folders and reads no
+// Fingerprint returns a hash of the content that reads, a result of Reads for a render, would find in tree. Two
+// trees have the same fingerprint if and only if no accessed content differs. It lists folders and reads no
 // file.
 func Fingerprint(ctx context.Context, tree filetree.Tree, reads []string) (string, error) {
 	in := folders{tree: tree, listed: map[string][]filetree.Entry{}}
@@ -108,7 +108,7 @@ func Fingerprint(ctx context.Context, tree filetree.Tree, reads []string) (strin
 	for _, read := range reads {
 		state, err := in.state(ctx, read)
 		if err != nil {
-			return "", fmt.Errorf("finding out whether %q has changed: %w", read, err)
+			return "", fmt.Errorf("checking whether %q has changed: %w", read, err)
 		}
 		fmt.Fprintf(hash, "%q %q\n", read, state)
 	}
@@ -117,7 +117,7 @@ func Fingerprint(ctx context.Context, tree filetree.Tree, reads []string) (strin
 
 var errRead = errors.New("not something that a render can have read")
 
-// state says what a read finds in the tree.
+// state describes what a read finds in the tree.
 func (f *folders) state(ctx context.Context, read string) (string, error) {
 	word, name, ok := strings.Cut(read, " ")
 	if !ok || name == "" || name != path.Clean(name) || strings.ContainsRune(name, 0) {
@@ -131,7 +131,7 @@ func (f *folders) state(ctx context.Context, read string) (string, error) {
 	case err != nil:
 		return "", err
 	case !found && (entry.Mode == filetree.Symlink || entry.Mode == filetree.Submodule):
-		// There was none when this was read: it may lead to something now.
+		// There was none at the time of the read: now it may lead to something.
 		return fmt.Sprintf("behind %q %d %s", entry.Name, entry.Mode, entry.ID), nil
 	case !found:
 		return "nothing", nil

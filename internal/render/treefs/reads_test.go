@@ -27,14 +27,14 @@ func TestReadsNameWhatARenderDependsOn(t *testing.T) {
 		{"nothing", func(context.Context, *FS) {}, nil},
 		{"a file", func(ctx context.Context, f *FS) { _, _ = f.Read(ctx, "base/z.yaml") }, []string{"f base/z.yaml"}},
 		{"a file that is not there", func(ctx context.Context, f *FS) { _, _ = f.Read(ctx, "base/no") }, []string{"f base/no"}},
-		{"every link on the way", func(ctx context.Context, f *FS) { _, _ = f.Read(ctx, "deep/one/y.yaml") }, []string{
+		{"every link on the path", func(ctx context.Context, f *FS) { _, _ = f.Read(ctx, "deep/one/y.yaml") }, []string{
 			"f apps/a/sub/y.yaml", "f apps/b", "f deep", "f deep/one", "f deep/two",
 		}},
 		{"a link that is refused", func(ctx context.Context, f *FS) { _, _ = f.Read(ctx, "out") }, []string{"f out"}},
 		{"the names in a folder", func(ctx context.Context, f *FS) { _, _ = f.List(ctx, "apps/a") }, []string{
 			"f apps", "f apps/a/link.yaml", "f apps/a/self", "f base/z.yaml", "l apps/a",
 		}},
-		{"a folder with one below that was not looked at", func(ctx context.Context, f *FS) {
+		{"a folder with one below that was not read", func(ctx context.Context, f *FS) {
 			_, _ = f.List(ctx, "apps/a")
 			_, _ = f.Read(ctx, "apps/a/x.yaml")
 		}, []string{"f apps", "f apps/a/link.yaml", "f apps/a/self", "f apps/a/x.yaml", "f base/z.yaml", "l apps/a"}},
@@ -156,7 +156,7 @@ var (
 	)
 )
 
-// put adds a file and removes what would be a file and a folder at once.
+// put adds a file and removes nodes that would be both a file and a folder.
 func put(files map[string]string, name, content string) {
 	maps.DeleteFunc(files, func(other, _ string) bool {
 		return strings.HasPrefix(other, name+"/") || strings.HasPrefix(name, other+"/")
@@ -164,7 +164,7 @@ func put(files map[string]string, name, content string) {
 	files[name] = content
 }
 
-// look does something and says what was seen.
+// look does one access and returns the result.
 func look(ctx context.Context, f *FS, action int, name string) string {
 	var seen any
 	var err error
@@ -182,7 +182,7 @@ func look(ctx context.Context, f *FS, action int, name string) string {
 	return fmt.Sprint(seen, err)
 }
 
-// model says what a read finds in files, from the flat list of them alone.
+// model computes what a read finds, from the flat list of files alone.
 func model(files map[string]string, read string) string {
 	word, name, _ := strings.Cut(read, " ")
 	if content, ok := files[name]; ok {
@@ -217,8 +217,8 @@ func model(files map[string]string, read string) string {
 	return "folder"
 }
 
-// A fingerprint changes exactly when something changes that was looked at, and then and only then may
-// the same looks see something else.
+// A fingerprint changes if and only if accessed content changes, and only then may the same accesses return
+// something else.
 //
 // covers: G6
 func TestFingerprintChangesWithWhatWasRead(t *testing.T) {
@@ -254,7 +254,7 @@ func TestFingerprintChangesWithWhatWasRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		if was == is && !same {
-			t.Fatalf("the fingerprint of %q is the same, and what is seen is not", reads)
+			t.Fatalf("the fingerprint of %q is the same, but the content is not", reads)
 		}
 		changed := slices.ContainsFunc(reads, func(read string) bool { return model(before, read) != model(after, read) })
 		if changed != (was != is) {
@@ -287,7 +287,7 @@ func FuzzResolve(f *testing.F) {
 	})
 }
 
-// FuzzReads shows that reads that somebody else has written are refused or looked up, whatever they say.
+// FuzzReads checks that arbitrary reads are either refused or looked up.
 func FuzzReads(f *testing.F) {
 	for _, seed := range []string{"f a", "l .", "t b/x", "t ../..", "f  ", "q x", "l a/l/..", "f a\n"} {
 		f.Add(seed)

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// maxHops is how many links may be followed on one path, as Linux has it.
+	// maxHops limits the number of links on one path, as in Linux.
 	maxHops = 40
-	// maxNoted bounds the paths that are noted, in bytes: who looks for what is not there may look for long
-	// names.
+	// maxNoted limits the total length of recorded paths, in bytes: a renderer may search for long names that
+	// do not exist.
 	maxNoted = 32 << 20
-	// maxTarget bounds the text of a link: the longest path that Linux takes.
+	// maxTarget limits the length of a link target: the longest path in Linux.
 	maxTarget = 4096
 )
 
-// place is what a path leads to.
+// place is the node that a path leads to.
 type place struct {
 	path  string // without links
 	entry filetree.Entry
@@ -35,15 +35,15 @@ func (p place) kind() Kind {
 	return File
 }
 
-// resolve follows name to what is there and notes everything that this depends on: each link on the
-// way, and the end of it, be it there or not.
+// resolve follows name and records everything that the result depends on: each link on the path, and its end,
+// whether it exists or not.
 func (f *FS) resolve(ctx context.Context, name string) (place, error) {
 	rest, err := split(name)
 	if err != nil {
 		return place{}, err
 	}
 	if len(f.notes) > f.limits.Entries || f.noted > maxNoted {
-		return place{}, problem(name, "more than %d files and folders, or too long names, were looked for", f.limits.Entries)
+		return place{}, problem(name, "more than %d files and folders, or too long names, were searched for", f.limits.Entries)
 	}
 	at := place{path: ".", entry: filetree.Entry{Name: ".", Mode: filetree.Dir}}
 	for hops := 0; len(rest) > 0; {
@@ -53,7 +53,7 @@ func (f *FS) resolve(ctx context.Context, name string) (place, error) {
 			if at.path == "." {
 				return place{}, problem(name, "a symbolic link on this path leads out of the repository")
 			}
-			f.note(at.path, noteNode) // that it is a folder decides where .. leads
+			f.note(at.path, noteNode) // the result of .. depends on whether this is a folder
 			at = place{path: path.Dir(at.path), entry: filetree.Entry{Mode: filetree.Dir}}
 			continue
 		}
@@ -64,16 +64,16 @@ func (f *FS) resolve(ctx context.Context, name string) (place, error) {
 		}
 		if !found || entry.Mode == filetree.File && len(rest) > 0 {
 			f.note(where, noteNode)
-			return place{}, fmt.Errorf("looking for %q: %w", name, fs.ErrNotExist)
+			return place{}, fmt.Errorf("searching for %q: %w", name, fs.ErrNotExist)
 		}
 		switch entry.Mode {
 		case filetree.Submodule:
 			f.note(where, noteNode)
-			return place{}, problem(where, "a submodule, which is not fetched: keep the files themselves in this repository, or deploy the other one by itself")
+			return place{}, problem(where, "a submodule, which is not fetched: keep the files in this repository, or deploy the other repository separately")
 		case filetree.Symlink:
 			f.note(where, noteNode)
 			if hops++; hops > maxHops {
-				return place{}, problem(name, "more than %d symbolic links on one path: they lead in a circle", maxHops)
+				return place{}, problem(name, "more than %d symbolic links on one path: they are circular", maxHops)
 			}
 			target, err := f.target(ctx, where, entry)
 			if err != nil {
@@ -88,7 +88,7 @@ func (f *FS) resolve(ctx context.Context, name string) (place, error) {
 	return at, nil
 }
 
-// target reads where a link leads, as names one after another.
+// target reads the target of a link, as a list of names.
 func (f *FS) target(ctx context.Context, where string, link filetree.Entry) ([]string, error) {
 	data, err := f.tree.Read(ctx, link, maxTarget)
 	if errors.Is(err, filetree.ErrTooBig) {
@@ -102,15 +102,15 @@ func (f *FS) target(ctx context.Context, where string, link filetree.Entry) ([]s
 	case target == "" || strings.ContainsRune(target, 0):
 		return nil, problem(where, "a symbolic link without a usable target")
 	case path.IsAbs(target):
-		return nil, problem(where, "a symbolic link to the absolute path %q, which is never followed: link to a relative path inside of the repository", target)
+		return nil, problem(where, "a symbolic link to the absolute path %q, which is never followed: link to a relative path inside the repository", target)
 	}
 	return names(target), nil
 }
 
-// split checks a path that a renderer asks for and parts it into names.
+// split validates a path and splits it into names.
 func split(name string) ([]string, error) {
 	if strings.ContainsRune(name, 0) {
-		return nil, problem(strings.ReplaceAll(name, "\x00", "?"), "the path holds a NUL byte")
+		return nil, problem(strings.ReplaceAll(name, "\x00", "?"), "the path contains a NUL byte")
 	}
 	clean := path.Clean(name)
 	if path.IsAbs(clean) || clean == ".." || strings.HasPrefix(clean, "../") {
@@ -119,18 +119,18 @@ func split(name string) ([]string, error) {
 	return names(clean), nil
 }
 
-// names parts a path; what stands for the same folder is left out.
+// names splits a path and drops names that mean the same folder.
 func names(p string) []string {
 	return slices.DeleteFunc(strings.Split(p, "/"), func(name string) bool { return name == "" || name == "." })
 }
 
-// folders lists each folder of a tree once.
+// folders lists each folder of a tree only once.
 type folders struct {
 	tree   filetree.Tree
 	listed map[string][]filetree.Entry
 }
 
-// list returns what the folder at a path without links holds.
+// list returns the entries of the folder at a path without links.
 func (f *folders) list(ctx context.Context, folder string) ([]filetree.Entry, error) {
 	if entries, ok := f.listed[folder]; ok {
 		return entries, nil
@@ -143,7 +143,7 @@ func (f *folders) list(ctx context.Context, folder string) ([]filetree.Entry, er
 	return entries, nil
 }
 
-// find looks for a name in a folder that is there.
+// find returns the entry of a name in an existing folder.
 func (f *folders) find(ctx context.Context, folder, name string) (filetree.Entry, bool, error) {
 	entries, err := f.list(ctx, folder)
 	if err != nil {
@@ -156,8 +156,8 @@ func (f *folders) find(ctx context.Context, folder, name string) (filetree.Entry
 	return entries[i], true, nil
 }
 
-// lookup finds the entry at a path without following links. When there is none, found is false, and entry
-// is what stands in the way, if anything does.
+// lookup finds the entry at a path without following links. If there is none, found is false, and entry is the
+// one that blocks the path, if any.
 func (f *folders) lookup(ctx context.Context, name string) (entry filetree.Entry, found bool, err error) {
 	entry, folder := filetree.Entry{Name: ".", Mode: filetree.Dir}, "."
 	for _, next := range names(name) {

@@ -1,6 +1,6 @@
-// Package apiproxy stands between a client and a real API server and makes the network or the server
-// misbehave: errors, slowness, answers that break off, answers that get lost after the request was
-// carried out, watches that expire. Tests only.
+// Package apiproxy is a proxy between a client and a real API server that injects faults: errors, delays,
+// truncated responses, responses that are lost after the request was executed, and watches that expire. It is
+// for tests.
 package apiproxy
 
 import (
@@ -20,37 +20,38 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Fault is how one request goes wrong. The zero value lets it through.
+// Fault is the fault of one request. The zero value has no effect.
 type Fault struct {
-	// Status answers with this code, and Body, instead of asking the API server.
+	// Status is returned with Body, without a request to the API server.
 	Status int
 	Body   string
 	Header map[string]string
-	// Delay passes before anything else.
+	// Delay is the time before anything else.
 	Delay time.Duration
-	// Hold keeps the request back until it is closed, or the client gives up; then nothing is asked of the API server.
+	// Hold blocks the request until it is closed. If the client cancels first, the API server gets no request.
 	Hold <-chan struct{}
-	// HoldAnswer carries the request out and keeps the answer back until it is closed, or the client gives up.
+	// HoldAnswer executes the request and holds back the response until it is closed, or until the client
+	// cancels.
 	HoldAnswer <-chan struct{}
-	// Cut ends the connection after this many bytes of the answer's body; 0 means never.
+	// Cut closes the connection after this number of bytes of the response body; 0 means never.
 	Cut int64
-	// Lose carries the request out and then ends the connection instead of answering.
+	// Lose executes the request and then closes the connection without a response.
 	Lose bool
-	// Refuse ends the connection at once.
+	// Refuse closes the connection immediately.
 	Refuse bool
 }
 
-// Proxy passes requests on, as the identity of the configuration that it was made with.
+// Proxy forwards requests with the identity of its configuration.
 type Proxy struct {
 	url string
 
 	mu     sync.Mutex
 	choose func(*http.Request) *Fault
-	seen   int // faults that were done
+	seen   int // number of injected faults
 	live   map[context.Context]context.CancelFunc
 }
 
-// New starts a proxy before the API server of cfg. It ends with the test.
+// New starts a proxy in front of the API server of cfg. It ends with the test.
 func New(tb testing.TB, cfg *rest.Config) *Proxy {
 	tb.Helper()
 	target, err := url.Parse(cfg.Host)
@@ -65,7 +66,7 @@ func New(tb testing.TB, cfg *rest.Config) *Proxy {
 	forward := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
 		Transport:     transport,
-		FlushInterval: -1, // events of a watch are passed on as they come
+		FlushInterval: -1, // forward events of a watch immediately
 		ModifyResponse: func(r *http.Response) error {
 			switch f := faultOf(r.Request.Context()); {
 			case f.HoldAnswer != nil:
@@ -94,25 +95,25 @@ func New(tb testing.TB, cfg *rest.Config) *Proxy {
 	return p
 }
 
-// Config is how to reach the API server through the proxy.
+// Config returns the client configuration for the proxy.
 func (p *Proxy) Config() *rest.Config { return &rest.Config{Host: p.url} }
 
-// Do has choose say how each request goes wrong from now on; a nil function, or a nil fault, lets requests
-// through. It must not block.
+// Do sets the function that chooses the fault of each request; a nil function, or a nil fault, means no fault.
+// It must not block.
 func (p *Proxy) Do(choose func(*http.Request) *Fault) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.choose, p.seen = choose, 0
 }
 
-// Done is how many requests have gone wrong since the last Do.
+// Done returns the number of faults since the last Do.
 func (p *Proxy) Done() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.seen
 }
 
-// Sever ends everything that is under way, watches too.
+// Sever closes all connections, including watches.
 func (p *Proxy) Sever() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -153,9 +154,9 @@ func (p *Proxy) handler(forward http.Handler) http.HandlerFunc {
 	}
 }
 
-// hold waits until a request may go on; false when its client gave up before.
+// hold waits until a request may continue; false if its client cancels first.
 func hold(ctx context.Context, r *http.Request, until <-chan struct{}) bool {
-	body, err := io.ReadAll(r.Body) // a server notices that a client is gone only when it has read everything
+	body, err := io.ReadAll(r.Body) // a server notices the end of a client only after it has read everything
 	if err != nil {
 		return false
 	}
@@ -198,7 +199,7 @@ func answer(w http.ResponseWriter, f Fault) {
 	_, _ = io.WriteString(w, f.Body)
 }
 
-// cut is a body that breaks off.
+// cut is a truncated body.
 type cut struct {
 	io.ReadCloser
 	left int64
@@ -213,7 +214,7 @@ func (c *cut) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Status is the body of an error as an API server writes it.
+// Status returns the body of an error, as an API server writes it.
 func Status(code int, reason, message string) string {
 	return fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":%q,"reason":%q,"code":%d}`, message, reason, code)
 }

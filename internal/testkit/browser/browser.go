@@ -1,4 +1,4 @@
-// Package browser drives a real Chromium in tests.
+// Package browser controls a real Chromium in tests.
 package browser
 
 import (
@@ -12,13 +12,12 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// Patience bounds one step in the browser; steps wait for events and end as soon as they come.
+// Patience is the time limit of one step in the browser; steps wait for events and end as soon as they occur.
 const Patience = time.Minute
 
-// Start starts a Chromium that every page of a test shares, each in a profile of its own. It skips
-// the test where there is none, except in CI. Tests that call it are not parallel to each other, only
-// their pages are: several browsers at once slow a small machine down so much that waiting for a page
-// says nothing.
+// Start starts a Chromium for all pages of a test, each with its own profile. It skips the test if there is
+// none, except in CI. Tests that call it must not run in parallel with each other, only their pages may:
+// several browsers slow down a small machine so much that timeouts have no meaning.
 func Start(tb testing.TB) context.Context {
 	tb.Helper()
 	path, err := exec.LookPath("chromium")
@@ -31,7 +30,7 @@ func Start(tb testing.TB) context.Context {
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(path),
 		chromedp.UserDataDir(tb.TempDir()),
-		chromedp.NoSandbox, // the tests run as root in containers, where Chromium's sandbox refuses to start
+		chromedp.NoSandbox, // Chromium's sandbox does not start as root in containers
 		chromedp.DisableGPU,
 		chromedp.Flag("disable-quic", true),
 		chromedp.Flag("disable-component-update", true),
@@ -67,7 +66,7 @@ func Do(tb testing.TB, tab context.Context, what string, steps ...chromedp.Actio
 	}
 }
 
-// Until waits for an expression to be true, looking at it whenever the page changes.
+// Until waits until an expression is true, and evaluates it whenever the page changes.
 func Until(tb testing.TB, tab context.Context, what, expression string) {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(tab, Patience)

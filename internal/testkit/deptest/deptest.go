@@ -1,4 +1,4 @@
-// Package deptest keeps binaries free of what they must not contain: walls as tests.
+// Package deptest checks that programs do not link forbidden packages.
 package deptest
 
 import (
@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Check fails the test for every package that a program links although forbidden has it, or a
-// parent of it, with the reason why it must not.
+// Check fails the test for every package that a program links and that forbidden contains, directly or as a
+// parent, with the reason.
 func Check(t *testing.T, program string, forbidden map[string]string) {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "go", "list", "-deps", program).Output()

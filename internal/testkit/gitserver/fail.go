@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// failure is how a server fails on purpose.
+// failure is an injected failure of a server.
 type failure struct {
 	status     int
 	retryAfter time.Duration
 }
 
-// SetFailure makes every request fail with status, and says when to come again if retryAfter is not
-// zero. A status of zero ends it.
+// SetFailure makes every request fail with status, and with a Retry-After header if retryAfter is not zero. A
+// status of zero ends it.
 func (s *Server) SetFailure(status int, retryAfter time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,7 +41,7 @@ func (s *Server) fail(w http.ResponseWriter) bool {
 	return true
 }
 
-// SetHook makes script a hook of a repository, such as pre-receive.
+// SetHook installs script as a hook of a repository, such as pre-receive.
 func (s *Server) SetHook(repo, name, script string) error {
 	path := filepath.Join(s.Dir(repo), "hooks", name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

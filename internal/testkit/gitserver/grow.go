@@ -7,9 +7,9 @@ import (
 	"fmt"
 )
 
-// Grow gives the branch a history as large repositories have it: a first commit with files manifests
-// in folders of ten, and then one commit after the other until there are commits, each of which changes
-// one of them. Nothing is pushed. The content is the same at every run, the times of commits aside.
+// Grow gives the branch a history like that of a large repository: a first commit with files manifests in
+// folders of ten, and further commits that change one file each, until there are commits. It pushes nothing.
+// The content is the same in every run, except for the times of commits.
 func (r *Repo) Grow(ctx context.Context, files, commits int) (string, error) {
 	var in bytes.Buffer
 	w := bufio.NewWriter(&in)
@@ -29,7 +29,7 @@ func (r *Repo) Grow(ctx context.Context, files, commits int) (string, error) {
 	}
 	for i := 2; i <= commits; i++ {
 		header(i)
-		write(i*7919%files, i) // a prime: every file has its turn
+		write(i*7919%files, i) // a prime, so that every file changes
 	}
 	fmt.Fprintf(w, "get-mark :%d\ndone\n", commits)
 	if err := w.Flush(); err != nil {
@@ -38,10 +38,10 @@ func (r *Repo) Grow(ctx context.Context, files, commits int) (string, error) {
 	return r.importStream(ctx, &in)
 }
 
-// GrownFile is the path of a file that Grow has made.
+// GrownFile returns the path of a file from Grow.
 func GrownFile(i int) string { return fmt.Sprintf("apps/%04d/manifest-%d.yaml", i/10, i%10) }
 
-// manifestOf is a Deployment of a usual size.
+// manifestOf returns a Deployment of typical size.
 func manifestOf(file, version int) string {
 	return fmt.Sprintf(`apiVersion: apps/v1
 kind: Deployment

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// maxCommands bounds how much of a push is kept to find out which refs it changes.
+// maxCommands limits the part of a push that is kept to determine the changed refs.
 const maxCommands = 1 << 20
 
-// commandReader passes a push through and keeps its beginning, where the commands are.
+// commandReader forwards a push and keeps its start, which has the commands.
 type commandReader struct {
 	body io.ReadCloser
 	head bytes.Buffer
@@ -30,8 +30,7 @@ func (c *commandReader) Close() error { return c.body.Close() }
 
 type command struct{ ref, commit string }
 
-// commands parses the lines "old new ref", each with its length in hex before it, up to the
-// first empty one.
+// commands parses the lines "old new ref", each with its length in hex before it, up to the first empty one.
 func (c *commandReader) commands() []command {
 	var out []command
 	for data := c.head.Bytes(); len(data) >= 4; {
@@ -52,14 +51,14 @@ func (c *commandReader) commands() []command {
 	return out
 }
 
-// announce calls OnPush for the commands that were carried out.
+// announce calls OnPush for the commands that were executed.
 func (s *Server) announce(repo string, commands []command) {
 	f := s.onPush.Load()
 	if f == nil {
 		return
 	}
 	for _, c := range commands {
-		// receive-pack writes refs as files; a push that was refused leaves them as they were.
+		// receive-pack writes refs as files; a refused push does not change them.
 		data, err := os.ReadFile(filepath.Join(s.Dir(repo), filepath.FromSlash(c.ref)))
 		done := err == nil && strings.TrimSpace(string(data)) == c.commit
 		if c.commit == "" {

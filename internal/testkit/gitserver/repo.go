@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// Deleted as the content of a file in Commit removes it.
+// Deleted as the content of a file in Commit removes the file.
 const Deleted = "\x00deleted"
 
-// Repo is somebody's clone, without a work tree: commits are made from maps, by one git process
-// each. It belongs to one goroutine.
+// Repo is a clone without a work tree: Commit creates commits from maps, with one git process each. It must be
+// used by one goroutine.
 type Repo struct {
 	dir    string
-	remote string // "" for none: it is the server's own
+	remote string // "" if it is the repository of the server itself
 	branch string
-	heads  map[string]string // newest commit by branch: asking git costs more than the commit
+	heads  map[string]string // newest commit by branch: a query of git costs more than the commit
 }
 
-// NewRepo makes an empty clone in dir that pushes to remote, with main as its branch.
+// NewRepo creates an empty clone in dir that pushes to remote, with the branch main.
 func NewRepo(_ context.Context, dir, remote string) (*Repo, error) {
 	if err := makeBare(dir, cloneConfig); err != nil {
 		return nil, err
@@ -33,8 +33,8 @@ func NewRepo(_ context.Context, dir, remote string) (*Repo, error) {
 	return &Repo{dir: dir, remote: remote, branch: "main", heads: map[string]string{}}, nil
 }
 
-// CreateHosted makes a repository on the server and a Repo that is no clone but the repository itself: what is
-// committed is there at once, and Push does nothing. A push costs ten processes.
+// CreateHosted creates a repository on the server and a Repo that is the repository itself and not a clone:
+// commits are available immediately, and Push does nothing. A push costs ten processes.
 func (s *Server) CreateHosted(repo string) (*Repo, error) {
 	if err := s.Create(repo); err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (s *Server) CreateHosted(repo string) (*Repo, error) {
 	return &Repo{dir: s.Dir(repo), branch: "main", heads: map[string]string{}}, nil
 }
 
-// CreateRepo makes a repository on the server and a clone of it in dir, which pushes over HTTP.
+// CreateRepo creates a repository on the server and a clone of it in dir, which pushes over HTTP.
 func (s *Server) CreateRepo(ctx context.Context, repo, dir string) (*Repo, error) {
 	if err := s.Create(repo); err != nil {
 		return nil, err
@@ -56,8 +56,8 @@ func (r *Repo) Branch() string { return r.branch }
 // Head returns the newest commit of the branch, "" before the first.
 func (r *Repo) Head() string { return r.heads[r.branch] }
 
-// Commit adds a commit to the branch that changes files, by path from the root of the repository,
-// and returns its name. Files that are not mentioned stay; [Deleted] removes one.
+// Commit adds a commit to the branch that changes files, by path from the root of the repository, and returns
+// its hash. Other files stay; [Deleted] removes one.
 func (r *Repo) Commit(ctx context.Context, files map[string]string, message string) (string, error) {
 	var in bytes.Buffer
 	fmt.Fprintf(&in, "commit refs/heads/%s\nmark :1\ncommitter Kedge <kedge@localhost> %d +0000\ndata %d\n%s\n",
@@ -87,7 +87,7 @@ func (r *Repo) importCommit(ctx context.Context, in *bytes.Buffer) (string, erro
 	return r.importStream(ctx, in)
 }
 
-// importStream runs git fast-import with a stream that ends by asking for the newest commit.
+// importStream runs git fast-import with a stream that ends with a query for the newest commit.
 func (r *Repo) importStream(ctx context.Context, in *bytes.Buffer) (string, error) {
 	out, err := run(ctx, r.dir, in, "fast-import", "--quiet", "--force", "--done")
 	if err != nil {
@@ -97,20 +97,20 @@ func (r *Repo) importStream(ctx context.Context, in *bytes.Buffer) (string, erro
 	return r.heads[r.branch], nil
 }
 
-// symlink marks content that Symlink made.
+// symlink marks content from Symlink.
 const symlink = "\x00symlink"
 
-// Symlink is the content of a file for Commit that makes it a symbolic link.
+// Symlink returns the content of a file for Commit that makes it a symbolic link.
 func Symlink(target string) string { return symlink + target }
 
-// gitlink marks content that Gitlink made.
+// gitlink marks content from Gitlink.
 const gitlink = "\x00gitlink"
 
-// Gitlink is the content of a file for Commit that makes it a submodule at a commit of another
-// repository, which .gitmodules names.
+// Gitlink returns the content of a file for Commit that makes it a submodule at a commit of another repository,
+// which .gitmodules names.
 func Gitlink(commit string) string { return gitlink + commit }
 
-// Switch makes name the branch; if it is new, it begins at the newest commit of the present one.
+// Switch selects the branch name; a new branch starts at the newest commit of the current one.
 func (r *Repo) Switch(ctx context.Context, name string) error {
 	head := r.Head()
 	r.branch = name
@@ -129,14 +129,14 @@ func (r *Repo) Reset(ctx context.Context, commit string) error {
 	return nil
 }
 
-// Drop deletes a branch of the clone; the server keeps its own.
+// Drop deletes a branch of the clone, but not on the server.
 func (r *Repo) Drop(ctx context.Context, name string) error {
 	delete(r.heads, name)
 	_, err := run(ctx, r.dir, nil, "update-ref", "-d", "refs/heads/"+name)
 	return err
 }
 
-// Tag names the newest commit; a message makes it an annotated tag. An existing one is moved.
+// Tag tags the newest commit; a message makes it an annotated tag. An existing tag is moved.
 func (r *Repo) Tag(ctx context.Context, name, message string) error {
 	args := []string{"tag", "--force", name, "refs/heads/" + r.branch}
 	if message != "" {
@@ -146,10 +146,10 @@ func (r *Repo) Tag(ctx context.Context, name, message string) error {
 	return err
 }
 
-// Push pushes full refs, or the branch when none are given.
+// Push pushes full refs, or the branch if none are given.
 func (r *Repo) Push(ctx context.Context, refs ...string) error { return r.push(ctx, "", refs) }
 
-// ForcePush is Push that overwrites what is there.
+// ForcePush is Push with --force.
 func (r *Repo) ForcePush(ctx context.Context, refs ...string) error { return r.push(ctx, "+", refs) }
 
 func (r *Repo) push(ctx context.Context, force string, refs []string) error {
@@ -194,13 +194,13 @@ func (r *Repo) CommitAndPush(ctx context.Context, files map[string]string, messa
 	return commit, r.Push(ctx)
 }
 
-// run runs git in the bare repository dir ("" for none) apart from the user's own configuration.
+// run runs git in the bare repository dir ("" for none) without the configuration of the user.
 func run(ctx context.Context, dir string, stdin *bytes.Buffer, args ...string) (string, error) {
 	if dir != "" {
 		args = append([]string{"--git-dir=" + dir}, args...)
 	}
 	cmd := exec.CommandContext(ctx, "git", args...)
-	// Variables of a git that runs us, such as a hook's GIT_DIR, must not reach this one.
+	// Variables of a git process that runs this one, such as GIT_DIR of a hook, must not reach it.
 	environ := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GIT_") })
 	cmd.Env = append(environ,
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_TERMINAL_PROMPT=0",

@@ -1,6 +1,6 @@
-// Package gitserver is a real Git server in process, for tests, benchmarks and the demo: smart HTTP
-// by git's own git-http-backend, protocol version 2, with push, and also HTTPS and SSH.
-// It listens on loopback, asks nobody who they are unless told to, and can be told to fail.
+// Package gitserver is a real Git server in process, for tests, benchmarks, and the demo: smart HTTP with git's
+// git-http-backend, protocol version 2, with push, and also HTTPS and SSH. It listens on loopback, requires no
+// authentication by default, and can inject failures.
 package gitserver
 
 import (
@@ -27,12 +27,12 @@ type Server struct {
 	backend string
 	baseURL string
 	http    *http.Server
-	pushes  sync.WaitGroup // calls of onPush under way
+	pushes  sync.WaitGroup // running calls of onPush
 
 	mu      sync.Mutex
 	closers []func() error
-	users   map[string]map[string]string // password by name, by repository
-	writers map[string]map[string]string // the same, for those who may push
+	users   map[string]map[string]string // passwords by user name, by repository
+	writers map[string]map[string]string // the same, for users who may push
 	failure *failure
 
 	down     atomic.Bool
@@ -42,8 +42,8 @@ type Server struct {
 	onPush   atomic.Pointer[func(repo, ref, commit string)]
 }
 
-// Start serves the repositories in dir, which is made if it is not there, on a free port of
-// 127.0.0.1. The caller closes the server.
+// Start serves the repositories in dir, which is created if it is missing, on a free port of 127.0.0.1. The
+// caller closes the server.
 func Start(dir string) (*Server, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -63,14 +63,13 @@ func Start(dir string) (*Server, error) {
 	s := &Server{dir: dir, backend: backend, baseURL: "http://" + listener.Addr().String() + "/"}
 	s.http = &http.Server{Handler: http.HandlerFunc(s.serve), ReadHeaderTimeout: 10 * time.Second}
 	go func() {
-		// Serve ends with ErrServerClosed when Close is called, and for nothing else that a caller
-		// could act on: clients see it.
+		// Serve ends with ErrServerClosed after Close. Clients see all other errors.
 		_ = s.http.Serve(listener)
 	}()
 	return s, nil
 }
 
-// findBackend asks git once: tests start very many servers.
+// findBackend queries git once: tests start very many servers.
 var findBackend = sync.OnceValues(func() (string, error) {
 	execPath, err := exec.Command("git", "--exec-path").Output()
 	if err != nil {
@@ -83,7 +82,7 @@ var findBackend = sync.OnceValues(func() (string, error) {
 	return backend, nil
 })
 
-// Close stops the server, ends its connections and waits for calls of OnPush. Repositories stay.
+// Close stops the server, closes its connections, and waits for calls of OnPush. Repositories stay.
 func (s *Server) Close() error {
 	err := s.http.Close()
 	s.mu.Lock()
@@ -107,10 +106,10 @@ func (s *Server) FileURL(repo string) string {
 // Dir returns the folder of a repository.
 func (s *Server) Dir(repo string) string { return filepath.Join(s.dir, repo+".git") }
 
-// Create makes an empty bare repository whose default branch is main. repo may hold slashes.
+// Create creates an empty bare repository whose default branch is main. repo may contain slashes.
 func (s *Server) Create(repo string) error { return makeBare(s.Dir(repo), serverConfig) }
 
-// makeBare is git init, without a process.
+// makeBare is git init without a process.
 func makeBare(dir, config string) error {
 	for _, folder := range []string{"objects", "refs"} {
 		if err := os.MkdirAll(filepath.Join(dir, folder), 0o755); err != nil {
@@ -126,7 +125,7 @@ func makeBare(dir, config string) error {
 }
 
 const (
-	// cloneConfig is what every repository has.
+	// cloneConfig is the configuration of every repository.
 	cloneConfig = `[core]
 	repositoryformatversion = 0
 	bare = true
@@ -145,11 +144,11 @@ const (
 `
 )
 
-// Remove deletes a repository, as if it had vanished.
+// Remove deletes a repository.
 func (s *Server) Remove(repo string) error { return os.RemoveAll(s.Dir(repo)) }
 
-// OnPush makes the server call f for every ref that a push has changed, soon after the push, in a
-// goroutine of its own, as a Git host sends a webhook. commit is "" for a deleted ref. nil stops it.
+// OnPush makes the server call f for every ref that a push has changed, shortly after the push, in a separate
+// goroutine, like a webhook of a Git host. commit is "" for a deleted ref. nil disables it.
 func (s *Server) OnPush(f func(repo, ref, commit string)) {
 	if f == nil {
 		s.onPush.Store(nil)
@@ -161,10 +160,10 @@ func (s *Server) OnPush(f func(repo, ref, commit string)) {
 // SetDown makes every request fail with 503 until it is called with false.
 func (s *Server) SetDown(down bool) { s.down.Store(down) }
 
-// SetDelay makes every request wait first, until its client goes away.
+// SetDelay delays every request, until its client disconnects.
 func (s *Server) SetDelay(d time.Duration) { s.delay.Store(int64(d)) }
 
-// Requests returns how many HTTP requests were made so far.
+// Requests returns the number of HTTP requests so far.
 func (s *Server) Requests() int64 { return s.requests.Load() }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
@@ -219,8 +218,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// SetOld makes the server speak version 0 of the protocol over HTTP, as servers did before 2018. Unlike
-// those of today such a one gives commits only by the names of refs, unless it is configured to.
+// SetOld makes the server use version 0 of the protocol over HTTP, like servers before 2018. By default, such a
+// server sends commits only by the names of refs.
 func (s *Server) SetOld(old bool) { s.old.Store(old) }
 
 func (s *Server) protocol(r *http.Request) string {
@@ -230,7 +229,7 @@ func (s *Server) protocol(r *http.Request) string {
 	return r.Header.Get("Git-Protocol")
 }
 
-// wait delays a request and reports whether its client is still there.
+// wait delays a request and reports whether its client is still connected.
 func (s *Server) wait(ctx context.Context) bool {
 	d := time.Duration(s.delay.Load())
 	if d <= 0 {

@@ -75,7 +75,7 @@ func TestPushIsServedOverHTTPAndFile(t *testing.T) {
 func TestLargePushIsTaken(t *testing.T) {
 	t.Parallel()
 	_, repo := start(t)
-	// Random enough not to compress below git's http.postBuffer of 1 MiB, beyond which it is chunked.
+	// Random enough not to compress below git's http.postBuffer of 1 MiB, above which it is chunked.
 	var content strings.Builder
 	for i, x := 0, uint64(1); i < 600_000; i++ {
 		x = x*6364136223846793005 + 1442695040888963407
@@ -110,7 +110,7 @@ func TestOnPushTellsWhatChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := repo.Push(t.Context()); err == nil {
-		t.Error("a push that rewinds was taken without force")
+		t.Error("a non-fast-forward push was accepted without force")
 	}
 	if err := repo.ForcePush(t.Context()); err != nil {
 		t.Fatal(err)
@@ -140,7 +140,7 @@ func TestFaults(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if err := exec.CommandContext(ctx, "git", "ls-remote", server.URL("team/app")).Run(); err == nil {
-		t.Error("a delayed server answered at once")
+		t.Error("a delayed server answered immediately")
 	}
 }
 

@@ -20,8 +20,7 @@ import (
 	"golang.org/x/crypto/ssh/knownhosts"
 )
 
-// SSH serves a server's repositories over SSH too. Its methods are safe for concurrent
-// use.
+// SSH serves the repositories of a server over SSH. Its methods are safe for concurrent use.
 type SSH struct {
 	server   *Server
 	listener net.Listener
@@ -35,7 +34,7 @@ type SSH struct {
 	conns      map[net.Conn]bool
 }
 
-// ServeSSH serves over SSH on a free port of 127.0.0.1, until the server is closed. Nobody may read
+// ServeSSH serves over SSH on a free port of 127.0.0.1, until the server is closed. It refuses all clients
 // before Authorize.
 func (s *Server) ServeSSH() (*SSH, error) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
@@ -73,7 +72,7 @@ func (h *SSH) KnownHosts() []byte {
 	return []byte(knownhosts.Line([]string{h.listener.Addr().String()}, h.hostKey.PublicKey()) + "\n")
 }
 
-// Authorize makes keys the only ones that may read.
+// Authorize sets the keys that may read.
 func (h *SSH) Authorize(keys ...ssh.PublicKey) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -83,7 +82,7 @@ func (h *SSH) Authorize(keys ...ssh.PublicKey) {
 	}
 }
 
-// SetReadOnly makes keys good for reading alone, as deploy keys are.
+// SetReadOnly makes keys read-only, like deploy keys.
 func (h *SSH) SetReadOnly(readOnly bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -114,7 +113,7 @@ func (h *SSH) accept() {
 	}
 }
 
-// track notes a connection that closing the server must end, and reports whether it is still open.
+// track records a connection for the end of the server, and reports whether the server is still open.
 func (h *SSH) track(conn net.Conn) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -132,7 +131,7 @@ func (h *SSH) closeConns() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for conn := range h.conns {
-		_ = conn.Close() // their ends see it
+		_ = conn.Close() // both ends notice it
 	}
 }
 
@@ -173,7 +172,7 @@ func (h *SSH) serve(conn net.Conn) {
 	}
 }
 
-// session runs the one command that a session may have.
+// session runs the only command of a session.
 func (h *SSH) session(channel ssh.Channel, requests <-chan *ssh.Request) {
 	defer func() { _ = channel.Close() }() // the client may have been first
 	var env []string
@@ -202,7 +201,7 @@ func (h *SSH) session(channel ssh.Channel, requests <-chan *ssh.Request) {
 	}
 }
 
-// serveCommand speaks as large hosts do: what is not there is said in words on the standard error.
+// serveCommand behaves like large hosts: it writes errors as text to the standard error.
 func (h *SSH) serveCommand(channel ssh.Channel, command string, env []string) uint32 {
 	service, path, _ := strings.Cut(command, " ")
 	dir := filepath.Join(h.server.dir, filepath.Clean("/"+strings.Trim(path, "'")))
@@ -220,7 +219,7 @@ func (h *SSH) serveCommand(channel ssh.Channel, command string, env []string) ui
 	cmd := exec.CommandContext(h.ctx, "git", strings.TrimPrefix(service, "git-"), dir)
 	cmd.Env = append(os.Environ(), append(env, "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null")...)
 	cmd.Stdout, cmd.Stderr = channel, channel.Stderr()
-	stdin, err := cmd.StdinPipe() // closed when git has gone, so that a client that says no more does not hold it
+	stdin, err := cmd.StdinPipe() // closed when git has ended, so that an idle client does not block it
 	if err != nil || cmd.Start() != nil {
 		return 1
 	}

@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// Protect lets only those read a repository over HTTP and HTTPS who know the password of a user,
-// given by name. nil lets everybody. Pushing stays open: it is how tests write.
+// Protect restricts reads of a repository over HTTP and HTTPS to users, with passwords by name. nil removes the
+// restriction. Pushing stays open, because tests write with it.
 func (s *Server) Protect(repo string, users map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -27,8 +27,8 @@ func (s *Server) Protect(repo string, users map[string]string) {
 	s.users[repo] = users
 }
 
-// ProtectPush lets only those push to a repository over HTTP and HTTPS who know the password of a
-// user, given by name; others are told that they may not. nil lets everybody.
+// ProtectPush restricts pushes to a repository over HTTP and HTTPS to users, with passwords by name. nil
+// removes the restriction.
 func (s *Server) ProtectPush(repo string, users map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,7 +38,7 @@ func (s *Server) ProtectPush(repo string, users map[string]string) {
 	s.writers[repo] = users
 }
 
-// mayPush reports whether a request pushes nothing, or may.
+// mayPush reports whether a request is not a push, or is allowed.
 func (s *Server) mayPush(r *http.Request) bool {
 	repo, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), ".git/")
 	s.mu.Lock()
@@ -52,7 +52,7 @@ func (s *Server) mayPush(r *http.Request) bool {
 	return known && subtle.ConstantTimeCompare([]byte(password), []byte(want)) == 1
 }
 
-// mayRead reports whether a request reads nothing that is protected, or may.
+// mayRead reports whether a request does not read a protected repository, or is allowed.
 func (s *Server) mayRead(r *http.Request) bool {
 	repo, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), ".git/")
 	s.mu.Lock()
@@ -66,7 +66,7 @@ func (s *Server) mayRead(r *http.Request) bool {
 	return ok && known && subtle.ConstantTimeCompare([]byte(password), []byte(want)) == 1
 }
 
-// TLS serves a server's repositories over HTTPS too.
+// TLS serves the repositories of a server over HTTPS.
 type TLS struct {
 	// CertPEM is the certificate, which no system trusts.
 	CertPEM []byte
@@ -97,7 +97,7 @@ func (s *Server) ServeTLS() (*TLS, error) {
 // URL returns the address of a repository over HTTPS.
 func (t *TLS) URL(repo string) string { return t.baseURL + repo + ".git" }
 
-// Pool returns a pool that holds the certificate alone.
+// Pool returns a pool with only this certificate.
 func (t *TLS) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(t.CertPEM)
@@ -110,7 +110,7 @@ func (s *Server) onClose(end func() error) {
 	s.closers = append(s.closers, end)
 }
 
-// selfSigned makes a certificate for 127.0.0.1 and localhost.
+// selfSigned creates a certificate for 127.0.0.1 and localhost.
 func selfSigned() (tls.Certificate, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

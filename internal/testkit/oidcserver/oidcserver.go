@@ -1,5 +1,5 @@
-// Package oidcserver is an identity provider for tests: the authorization code flow with PKCE, for people that a test
-// names. Discovery, keys and signatures are those of go-oidc's own test server. It is for tests.
+// Package oidcserver is an identity provider for tests: the authorization code flow with PKCE, for users that a
+// test defines. Discovery, keys, and signatures come from the test server of go-oidc.
 package oidcserver
 
 import (
@@ -22,7 +22,7 @@ import (
 
 const keyID = "test"
 
-// User is somebody whom the provider lets in.
+// User is a user of the provider.
 type User struct {
 	Subject, Email, PreferredUsername string
 	EmailVerified                     bool
@@ -32,7 +32,7 @@ type User struct {
 // Provider is a running identity provider. Its methods are safe for concurrent use.
 type Provider struct {
 	ClientID, ClientSecret string
-	// OnAuthorize, when not nil, sees the query of every login and may change it. It is set before the first.
+	// OnAuthorize, if not nil, gets the query of every login and may change it. Set it before the first login.
 	OnAuthorize func(query url.Values)
 
 	server *httptest.Server
@@ -45,7 +45,7 @@ type Provider struct {
 	ahead time.Duration
 }
 
-// login is what a code was given for.
+// login is the login of a code.
 type login struct {
 	user             User
 	nonce, challenge string
@@ -72,17 +72,17 @@ func Start(t testing.TB) *Provider {
 	return p
 }
 
-// Issuer is the URL that names the provider.
+// Issuer returns the URL of the provider.
 func (p *Provider) Issuer() string { return p.server.URL }
 
-// QueueUser has one more login be that of a user; those that were queued before come first.
+// QueueUser adds a user for a further login, after those that were queued before.
 func (p *Provider) QueueUser(u User) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.users = append(p.users, u)
 }
 
-// FastForward moves the provider's clock.
+// FastForward advances the clock of the provider.
 func (p *Provider) FastForward(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +95,7 @@ func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
 		p.OnAuthorize(query)
 	}
 	if query.Get("client_id") != p.ClientID || query.Get("response_type") != "code" || query.Get("code_challenge_method") != "S256" {
-		http.Error(w, "not a login that this provider knows", http.StatusBadRequest)
+		http.Error(w, "unknown login", http.StatusBadRequest)
 		return
 	}
 	to, err := url.Parse(query.Get("redirect_uri"))
@@ -115,7 +115,7 @@ func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, to.String(), http.StatusFound)
 }
 
-// token trades a code for an ID token, once.
+// token exchanges a code for an ID token, once.
 func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
 	id, secret, ok := r.BasicAuth()
 	if !ok {

@@ -1,5 +1,5 @@
-// Package postgres gives tests a real PostgreSQL: one throwaway server per test binary, made from
-// the programs that are installed, and one fresh database per test. It is for tests.
+// Package postgres provides a real PostgreSQL for tests: one temporary server per test binary, from the
+// installed programs, and one new database per test.
 //
 //	var pg postgres.Server
 //
@@ -10,11 +10,11 @@
 //		…
 //	}
 //
-// The server starts with the first database that is asked for, so that other tests do not wait
-// for it. It is as unsafe as it is fast: no fsync, no passwords.
+// The server starts with the first database that a test requests, so that other tests do not wait for it. It is
+// fast and unsafe: no fsync, no passwords.
 //
-// It never outlives the tests. A small shell is its keeper: it waits at a pipe that only the test
-// process holds open, and when that closes, however the process ended, stops the server and
-// removes its files. A parent-death signal would not do: the kernel sends it when the thread that
-// started the child ends, and Go ends threads as it likes.
+// It never outlives the tests. A small shell, the keeper, waits at a pipe that only the test process holds
+// open. When the pipe closes, for whatever reason the process ended, the keeper stops the server and removes
+// its files. A parent-death signal would not work: the kernel sends it when the thread that started the child
+// ends, and Go may end threads at any time.
 package postgres

@@ -15,7 +15,7 @@ import (
 	"syscall"
 )
 
-// keeper is the shell that runs a server in a folder for as long as the pipe to it is open.
+// keeper is the shell that runs a server in a folder while the pipe to it is open.
 type keeper struct {
 	dir  string
 	port int
@@ -24,9 +24,9 @@ type keeper struct {
 	said *bufio.Scanner
 }
 
-// keep is what the shell runs. $1 holds the programs, $2 is the folder, $3 the port. With $4 and $5, the
-// folder and port of another server, it runs a standby of that one. It says "ready" on the output, or what
-// went wrong, at first and after each line that it reads, which is an order: restart or promote.
+// keep is the script of the shell. $1 is the folder of the programs, $2 the data folder, $3 the port. With $4
+// and $5, the folder and port of another server, it runs a standby of that one. It prints "ready" or an error,
+// after the start and after each command that it reads: restart or promote.
 const keep = `
 bin=$1 dir=$2 port=$3 primary=$4 primary_port=$5
 trap 'rm -rf "$dir"' EXIT
@@ -53,10 +53,10 @@ done
 "$bin/pg_ctl" -D "$dir/data" -w -m immediate stop >/dev/null 2>&1
 `
 
-// attempts is how often another port is tried: a free one may be taken before it is used.
+// attempts is how many ports are tried: a free one may be used by another program first.
 const attempts = 3
 
-// hireKeeper starts a server, or a standby of primary unless that is nil.
+// hireKeeper starts a server, or a standby of primary unless primary is nil.
 func hireKeeper(primary *keeper) (*keeper, error) {
 	bin, err := findPrograms("/usr/lib/postgresql/*/bin", exec.LookPath)
 	if err != nil {
@@ -101,7 +101,7 @@ func (k *keeper) start(bin string, primary *keeper) error {
 	k.cmd = exec.Command("/bin/sh", args...)
 	k.cmd.Dir = k.dir
 	k.cmd.Env = []string{"PATH=/usr/bin:/bin", "LC_ALL=C"}
-	// A group of its own: a Ctrl-C at the terminal is for the tests, and their end for the keeper.
+	// A separate group: Ctrl-C in the terminal is for the tests, and their end stops the keeper.
 	k.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: credential, Setpgid: true}
 	if k.line, err = k.cmd.StdinPipe(); err != nil {
 		return err
@@ -117,7 +117,7 @@ func (k *keeper) start(bin string, primary *keeper) error {
 	return k.awaitReady()
 }
 
-// restart returns when the server takes connections again.
+// restart returns when the server accepts connections again.
 func (k *keeper) restart() error { return k.order("restart") }
 
 func (k *keeper) order(order string) error {
@@ -138,13 +138,13 @@ func (k *keeper) awaitReady() error {
 	return errors.Join(fmt.Errorf("the server did not start: %s", strings.Join(said, "\n")), k.dismiss())
 }
 
-// dismiss ends the keeper, and the server with it, and waits until both are gone.
+// dismiss ends the keeper, and the server with it, and waits for both.
 func (k *keeper) dismiss() error {
 	return errors.Join(k.line.Close(), k.cmd.Wait())
 }
 
-// ownFolder gives the folder to the user that the server will run as. PostgreSQL refuses to run
-// as root, so for root that is the user postgres; nil stands for the caller.
+// ownFolder changes the owner of the folder to the user of the server. PostgreSQL refuses to run as root, so
+// for root that is the user postgres; nil means the caller.
 func ownFolder(dir string) (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil
@@ -167,8 +167,8 @@ func ownFolder(dir string) (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 }
 
-// findPrograms returns the folder of the newest PostgreSQL: the highest version that the glob
-// finds, where Debian keeps them off the PATH, or else what the PATH has.
+// findPrograms returns the folder of the newest PostgreSQL: the highest version that matches the glob, where
+// Debian installs them, or otherwise that of the PATH.
 func findPrograms(glob string, lookPath func(string) (string, error)) (string, error) {
 	dirs, err := filepath.Glob(glob)
 	if err != nil {

@@ -92,7 +92,7 @@ func TestDatabasesAreDroppedWithTheirTest(t *testing.T) {
 	var dsn string
 	t.Run("uses one", func(t *testing.T) {
 		dsn = pg.Database(t)
-		conn, err := pgx.Connect(t.Context(), dsn) // left open: it must not be in the way
+		conn, err := pgx.Connect(t.Context(), dsn) // left open: it must not block the cleanup
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -152,7 +152,7 @@ func TestStopLeavesNothing(t *testing.T) {
 	t.Parallel()
 	var own Server
 	if err := own.Stop(); err != nil {
-		t.Fatalf("stopping what never started: %v", err)
+		t.Fatalf("stopping a server that never started: %v", err)
 	}
 	dsn := own.Database(t)
 	dir := own.keeper.dir
@@ -195,7 +195,7 @@ func TestARestartKeepsWhatWasCommitted(t *testing.T) {
 
 func TestTheServerDiesWithAProcessThatIsKilled(t *testing.T) {
 	t.Parallel()
-	// Keeper and server inherit the pipe, so it ends when the last of them has.
+	// Keeper and server inherit the pipe, so it ends when the last of them ends.
 	gone, inherited, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -262,9 +262,9 @@ func TestFindPrograms(t *testing.T) {
 		look         func(string) (string, error)
 		want         string
 	}{
-		{"the highest number wins, not the first or last word", "debian/*/bin", onPath, "debian/15/bin"},
+		{"the highest number is used, not the first or last word", "debian/*/bin", onPath, "debian/15/bin"},
 		{"without a server package the PATH decides", "debian/17/bin", onPath, "path"},
-		{"with neither the package to install is named", "nowhere/*", notOnPath, ""},
+		{"without both, the error names the package to install", "nowhere/*", notOnPath, ""},
 	}
 	for _, c := range cases {
 		got, err := findPrograms(filepath.Join(root, c.glob), c.look)

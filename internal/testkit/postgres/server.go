@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// dropTimeout bounds the clean-up after a test, whose own context has ended by then.
+// dropTimeout limits the cleanup after a test, whose context has ended by then.
 const dropTimeout = 30 * time.Second
 
 // Server is a PostgreSQL server that starts on first use. The zero value is ready. It is safe for
@@ -21,7 +21,7 @@ const dropTimeout = 30 * time.Second
 type Server struct {
 	mu      sync.Mutex
 	started bool
-	err     error // why it could not be started; it is not tried again
+	err     error // why it could not be started; there is no second attempt
 	keeper  *keeper
 	admin   *pgx.Conn
 	count   int
@@ -38,23 +38,22 @@ func (s *Server) Main(m *testing.M) int {
 	return code
 }
 
-// Database returns the connection string of a new, empty database, which is dropped at the end of
-// the test together with what is still connected to it. The user is a superuser. A test that
-// cannot have one fails.
+// Database returns the connection string of a new, empty database, which is dropped at the end of the test
+// together with its connections. The user is a superuser. The test fails if there is no server.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
-	// template0 and not template1: it takes no connections that could be in the way.
+	// template0 and not template1: it accepts no connections, which would block the copy.
 	return s.passing(t, "template0")
 }
 
-// Lasting is Database for one that stays until the server stops, to be copied by other tests.
+// Lasting is Database for a database that stays until the server stops, for copies by other tests.
 func (s *Server) Lasting(t testing.TB) string {
 	t.Helper()
 	return s.keeper.dsn(s.create(t, "template0"))
 }
 
-// Copy returns the connection string of a copy of another database, which nobody may be connected
-// to. It is dropped at the end of the test.
+// Copy returns the connection string of a copy of another database, which must have no connections. It is
+// dropped at the end of the test.
 func (s *Server) Copy(t testing.TB, dsn string) string {
 	t.Helper()
 	cfg, err := pgx.ParseConfig(dsn)
@@ -75,7 +74,7 @@ func (s *Server) passing(t testing.TB, template string) string {
 	return s.keeper.dsn(name)
 }
 
-// create makes a database and returns its name.
+// create creates a database and returns its name.
 func (s *Server) create(t testing.TB, template string) string {
 	t.Helper()
 	s.mu.Lock()
@@ -114,14 +113,14 @@ func (s *Server) drop(name string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.started {
-		return nil // stopped meanwhile, and everything with it
+		return nil // the server was stopped concurrently, and everything with it
 	}
 	_, err := s.admin.Exec(ctx, "DROP DATABASE "+name+" WITH (FORCE)")
 	return err
 }
 
-// Restart ends every connection, stops the server in good order, starts it again and returns when it
-// takes connections. It is for a test that has a server of its own: all databases go away for a while.
+// Restart closes every connection, stops the server gracefully, starts it again, and returns when it accepts
+// connections. Use it only in a test with its own server, because all databases are unavailable for a while.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
 	s.mu.Lock()
@@ -139,7 +138,7 @@ func (s *Server) Restart(t testing.TB) {
 	}
 }
 
-// Stop stops the server and removes its files. It does nothing if none was started. Main calls it.
+// Stop stops the server and removes its files. It does nothing if the server was not started. Main calls it.
 func (s *Server) Stop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -149,14 +148,14 @@ func (s *Server) Stop() error {
 	s.started = false
 	ctx, cancel := context.WithTimeout(context.Background(), dropTimeout)
 	defer cancel()
-	_ = s.admin.Close(ctx) // the server goes away in any case
+	_ = s.admin.Close(ctx) // the server stops in any case
 	if err := s.keeper.dismiss(); err != nil {
 		return fmt.Errorf("stopping PostgreSQL: %w", err)
 	}
 	return nil
 }
 
-// dsn is the connection string of a database, over the server's socket.
+// dsn returns the connection string of a database, over the socket of the server.
 func (k *keeper) dsn(database string) string {
 	u := url.URL{Scheme: "postgres", User: url.User("postgres"), Path: "/" + database}
 	q := url.Values{"host": {k.dir}, "port": {strconv.Itoa(k.port)}, "sslmode": {"disable"}}

@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// Standby is a server that receives what another one writes, and is read-only until it is promoted.
+// Standby is a server that replicates another one and is read-only until it is promoted.
 type Standby struct{ keeper *keeper }
 
-// Standby starts a standby of this server, which has to have a database already. It stops at the end of the test.
+// Standby starts a standby of this server, which must have a database already. It stops at the end of the test.
 func (s *Server) Standby(t testing.TB) *Standby {
 	t.Helper()
 	s.mu.Lock()
@@ -29,7 +29,7 @@ func (s *Server) Standby(t testing.TB) *Standby {
 	return &Standby{keeper: k}
 }
 
-// Promote makes the standby a server of its own, which takes writes.
+// Promote makes the standby a primary, which accepts writes.
 func (s *Standby) Promote(t testing.TB) {
 	t.Helper()
 	if err := s.keeper.order("promote"); err != nil {
@@ -37,7 +37,7 @@ func (s *Standby) Promote(t testing.TB) {
 	}
 }
 
-// Before returns a connection string with the standby as the first host and those of dsn after it.
+// Before returns a connection string with the standby as the first host, followed by those of dsn.
 func (s *Standby) Before(t testing.TB, dsn string) string {
 	t.Helper()
 	u, err := url.Parse(dsn)

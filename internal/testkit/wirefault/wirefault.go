@@ -1,4 +1,4 @@
-// Package wirefault is a network between agents and a server that stalls or breaks where a test wants it to.
+// Package wirefault is a network between agents and a server that stalls or breaks at a chosen point of a test.
 package wirefault
 
 import (
@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// Network passes connections on to one server. It reads the HTTP/2 frames that the server sends and counts those with
-// data. It is safe for concurrent use.
+// Network forwards connections to one server. It reads the HTTP/2 frames of the server and counts the data
+// frames. It is safe for concurrent use.
 type Network struct {
 	upstream string
 	listener net.Listener
 
 	mu     sync.Mutex
 	count  int // data frames since Arm
-	at     int // the one at which something happens; 0 is none
+	at     int // number of the frame with the fault; 0 means none
 	happen func() bool
 	conns  map[net.Conn]bool
 }
 
-// New starts a network that leads to upstream, a host and port, and ends with the test.
+// New starts a network in front of upstream, a host and port. It ends with the test.
 func New(tb testing.TB, upstream string) *Network {
 	tb.Helper()
 	l, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
@@ -49,18 +49,18 @@ func New(tb testing.TB, upstream string) *Network {
 	return n
 }
 
-// Addr is the host and port that agents dial.
+// Addr returns the host and port for agents.
 func (n *Network) Addr() string { return n.listener.Addr().String() }
 
-// Arm has happen called instead of sending the frame-th data frame from now on, once: true sends it after all, and false drops
-// the connection. With 0 nothing happens.
+// Arm calls happen, once, instead of sending the given data frame, counted from now: true sends the frame
+// anyway, false drops the connection. 0 disables it.
 func (n *Network) Arm(frame int, happen func() bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.count, n.at, n.happen = 0, frame, happen
 }
 
-// frame reports whether a data frame may be sent on.
+// frame reports whether a data frame may be forwarded.
 func (n *Network) frame() bool {
 	n.mu.Lock()
 	n.count++
@@ -74,7 +74,7 @@ func (n *Network) frame() bool {
 	return happen == nil || happen()
 }
 
-// Drop breaks every connection.
+// Drop closes every connection.
 func (n *Network) Drop() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -107,7 +107,7 @@ func (n *Network) serve(ctx context.Context, agent net.Conn) {
 	n.mu.Unlock()
 }
 
-// down passes on what the server sends, frame by frame.
+// down forwards the frames of the server.
 func (n *Network) down(agent io.Writer, server io.Reader) {
 	const headerSize, data = 9, 0
 	for {

@@ -71,6 +71,7 @@ type ConnectRequest struct {
 	//	*ConnectRequest_Heartbeat
 	//	*ConnectRequest_TokenStored
 	//	*ConnectRequest_Capabilities
+	//	*ConnectRequest_Applications
 	Frame         isConnectRequest_Frame `protobuf_oneof:"frame"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -176,6 +177,15 @@ func (x *ConnectRequest) GetCapabilities() *Capabilities {
 	return nil
 }
 
+func (x *ConnectRequest) GetApplications() *Applications {
+	if x != nil {
+		if x, ok := x.Frame.(*ConnectRequest_Applications); ok {
+			return x.Applications
+		}
+	}
+	return nil
+}
+
 type isConnectRequest_Frame interface {
 	isConnectRequest_Frame()
 }
@@ -208,6 +218,10 @@ type ConnectRequest_Capabilities struct {
 	Capabilities *Capabilities `protobuf:"bytes,7,opt,name=capabilities,proto3,oneof"`
 }
 
+type ConnectRequest_Applications struct {
+	Applications *Applications `protobuf:"bytes,8,opt,name=applications,proto3,oneof"`
+}
+
 func (*ConnectRequest_Hello) isConnectRequest_Frame() {}
 
 func (*ConnectRequest_TargetStates) isConnectRequest_Frame() {}
@@ -221,6 +235,8 @@ func (*ConnectRequest_Heartbeat) isConnectRequest_Frame() {}
 func (*ConnectRequest_TokenStored) isConnectRequest_Frame() {}
 
 func (*ConnectRequest_Capabilities) isConnectRequest_Frame() {}
+
+func (*ConnectRequest_Applications) isConnectRequest_Frame() {}
 
 type ConnectResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -392,8 +408,10 @@ type Hello struct {
 	// Hash of the capabilities of the cluster, see fleet.Capabilities.Hash; empty when they are not known.
 	// The server requests Capabilities when it does not know this hash.
 	CapabilitiesHash string `protobuf:"bytes,10,opt,name=capabilities_hash,json=capabilitiesHash,proto3" json:"capabilities_hash,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// Namespace of the Argo CD that applies for the agent; empty if the agent applies by itself.
+	EngineNamespace string `protobuf:"bytes,11,opt,name=engine_namespace,json=engineNamespace,proto3" json:"engine_namespace,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *Hello) Reset() {
@@ -496,6 +514,13 @@ func (x *Hello) GetCapabilitiesHash() string {
 	return ""
 }
 
+func (x *Hello) GetEngineNamespace() string {
+	if x != nil {
+		return x.EngineNamespace
+	}
+	return ""
+}
+
 // Capabilities of the agent's cluster. The server renders charts for them. The agent sends them when
 // Welcome requests them, and again when they change if Welcome allows it.
 type Capabilities struct {
@@ -551,6 +576,171 @@ func (x *Capabilities) GetApiVersions() []string {
 	return nil
 }
 
+// Applications lists the Applications in the namespace of Argo CD that the agent does not manage. Each frame replaces the
+// list. The agent sends it when Welcome accepts it, and again when the list has changed.
+type Applications struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Sorted by name, at most 1000.
+	Items []*Application `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
+	// How many there are.
+	Total         int64 `protobuf:"varint,2,opt,name=total,proto3" json:"total,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Applications) Reset() {
+	*x = Applications{}
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Applications) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Applications) ProtoMessage() {}
+
+func (x *Applications) ProtoReflect() protoreflect.Message {
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Applications.ProtoReflect.Descriptor instead.
+func (*Applications) Descriptor() ([]byte, []int) {
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Applications) GetItems() []*Application {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+func (x *Applications) GetTotal() int64 {
+	if x != nil {
+		return x.Total
+	}
+	return 0
+}
+
+type Application struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Name     string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Project  string                 `protobuf:"bytes,2,opt,name=project,proto3" json:"project,omitempty"`
+	RepoUrl  string                 `protobuf:"bytes,3,opt,name=repo_url,json=repoUrl,proto3" json:"repo_url,omitempty"`
+	Path     string                 `protobuf:"bytes,4,opt,name=path,proto3" json:"path,omitempty"`
+	Revision string                 `protobuf:"bytes,5,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Name or URL of the destination.
+	Cluster       string `protobuf:"bytes,6,opt,name=cluster,proto3" json:"cluster,omitempty"`
+	Namespace     string `protobuf:"bytes,7,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Sync          string `protobuf:"bytes,8,opt,name=sync,proto3" json:"sync,omitempty"`
+	Health        string `protobuf:"bytes,9,opt,name=health,proto3" json:"health,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Application) Reset() {
+	*x = Application{}
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Application) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Application) ProtoMessage() {}
+
+func (x *Application) ProtoReflect() protoreflect.Message {
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Application.ProtoReflect.Descriptor instead.
+func (*Application) Descriptor() ([]byte, []int) {
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *Application) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Application) GetProject() string {
+	if x != nil {
+		return x.Project
+	}
+	return ""
+}
+
+func (x *Application) GetRepoUrl() string {
+	if x != nil {
+		return x.RepoUrl
+	}
+	return ""
+}
+
+func (x *Application) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Application) GetRevision() string {
+	if x != nil {
+		return x.Revision
+	}
+	return ""
+}
+
+func (x *Application) GetCluster() string {
+	if x != nil {
+		return x.Cluster
+	}
+	return ""
+}
+
+func (x *Application) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *Application) GetSync() string {
+	if x != nil {
+		return x.Sync
+	}
+	return ""
+}
+
+func (x *Application) GetHealth() string {
+	if x != nil {
+		return x.Health
+	}
+	return ""
+}
+
 // TargetStates lists the states of all targets of the agent. The agent sends it when the hashes differ, and
 // after a restart, when Hello could not contain the list.
 type TargetStates struct {
@@ -562,7 +752,7 @@ type TargetStates struct {
 
 func (x *TargetStates) Reset() {
 	*x = TargetStates{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[4]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -574,7 +764,7 @@ func (x *TargetStates) String() string {
 func (*TargetStates) ProtoMessage() {}
 
 func (x *TargetStates) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[4]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -587,7 +777,7 @@ func (x *TargetStates) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetStates.ProtoReflect.Descriptor instead.
 func (*TargetStates) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{4}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *TargetStates) GetTargets() []*TargetState {
@@ -610,7 +800,7 @@ type TargetState struct {
 
 func (x *TargetState) Reset() {
 	*x = TargetState{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[5]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -622,7 +812,7 @@ func (x *TargetState) String() string {
 func (*TargetState) ProtoMessage() {}
 
 func (x *TargetState) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[5]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -635,7 +825,7 @@ func (x *TargetState) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TargetState.ProtoReflect.Descriptor instead.
 func (*TargetState) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{5}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *TargetState) GetTarget() string {
@@ -687,13 +877,15 @@ type Welcome struct {
 	// The agent may send Capabilities again on this stream when they change. A server that does not set this
 	// ends the stream when it receives them. It gets changes with the next Hello.
 	AcceptCapabilities bool `protobuf:"varint,11,opt,name=accept_capabilities,json=acceptCapabilities,proto3" json:"accept_capabilities,omitempty"`
+	// The agent may send Applications on this stream.
+	AcceptApplications bool `protobuf:"varint,12,opt,name=accept_applications,json=acceptApplications,proto3" json:"accept_applications,omitempty"`
 	unknownFields      protoimpl.UnknownFields
 	sizeCache          protoimpl.SizeCache
 }
 
 func (x *Welcome) Reset() {
 	*x = Welcome{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[6]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -705,7 +897,7 @@ func (x *Welcome) String() string {
 func (*Welcome) ProtoMessage() {}
 
 func (x *Welcome) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[6]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -718,7 +910,7 @@ func (x *Welcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Welcome.ProtoReflect.Descriptor instead.
 func (*Welcome) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{6}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Welcome) GetSession() string {
@@ -798,6 +990,13 @@ func (x *Welcome) GetAcceptCapabilities() bool {
 	return false
 }
 
+func (x *Welcome) GetAcceptApplications() bool {
+	if x != nil {
+		return x.AcceptApplications
+	}
+	return false
+}
+
 // AgentConfig is the configuration of an agent besides address, token and CA.
 type AgentConfig struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -811,7 +1010,7 @@ type AgentConfig struct {
 
 func (x *AgentConfig) Reset() {
 	*x = AgentConfig{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[7]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -823,7 +1022,7 @@ func (x *AgentConfig) String() string {
 func (*AgentConfig) ProtoMessage() {}
 
 func (x *AgentConfig) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[7]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -836,7 +1035,7 @@ func (x *AgentConfig) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentConfig.ProtoReflect.Descriptor instead.
 func (*AgentConfig) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{7}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AgentConfig) GetScope() string {
@@ -878,14 +1077,17 @@ type Desired struct {
 	// Objects that have left the target and that other deployments of this agent have, or may have. The agent
 	// keeps them until another target has adopted them, a newer Desired no longer lists them, or
 	// Policy.confirmed lists them.
-	HandOvers     []*HandOver `protobuf:"bytes,12,rep,name=hand_overs,json=handOvers,proto3" json:"hand_overs,omitempty"`
+	HandOvers []*HandOver `protobuf:"bytes,12,rep,name=hand_overs,json=handOvers,proto3" json:"hand_overs,omitempty"`
+	// The source of the objects, for an agent that has Argo CD fetch and apply them. There is no bundle then: digest only
+	// identifies the state, and commit is the revision of the source.
+	Source        *Source `protobuf:"bytes,13,opt,name=source,proto3" json:"source,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Desired) Reset() {
 	*x = Desired{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[8]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -897,7 +1099,7 @@ func (x *Desired) String() string {
 func (*Desired) ProtoMessage() {}
 
 func (x *Desired) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[8]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -910,7 +1112,7 @@ func (x *Desired) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Desired.ProtoReflect.Descriptor instead.
 func (*Desired) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{8}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Desired) GetTarget() string {
@@ -997,11 +1199,340 @@ func (x *Desired) GetHandOvers() []*HandOver {
 	return nil
 }
 
+func (x *Desired) GetSource() *Source {
+	if x != nil {
+		return x.Source
+	}
+	return nil
+}
+
+// Source is where Argo CD finds the objects of a target.
+type Source struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	RepoUrl string                 `protobuf:"bytes,1,opt,name=repo_url,json=repoUrl,proto3" json:"repo_url,omitempty"`
+	// Folder in the repository; "." is its root.
+	Path string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	// "plain", "kustomize" or "helm".
+	Kind string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
+	Helm *Helm  `protobuf:"bytes,4,opt,name=helm,proto3" json:"helm,omitempty"`
+	// Settings of the deployment that Argo CD cannot apply. The agent refuses a source that lists any.
+	Unsupported []string `protobuf:"bytes,5,rep,name=unsupported,proto3" json:"unsupported,omitempty"`
+	// Namespaces of the objects, as the server rendered them.
+	Namespaces []string `protobuf:"bytes,6,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
+	// Objects, as "Kind.group namespace/name", whose annotations keep them when they leave the source or when the
+	// deployment is deleted.
+	Kept []string `protobuf:"bytes,7,rep,name=kept,proto3" json:"kept,omitempty"`
+	// All objects that the server rendered, as "Kind.group namespace/name". The agent never prunes one of them, even if Argo CD
+	// renders the source differently.
+	Objects []string `protobuf:"bytes,8,rep,name=objects,proto3" json:"objects,omitempty"`
+	// The credential of the repository, for an agent that may store it in the namespace of Argo CD. When it changes, the server
+	// sends the same version again.
+	Credential *GitCredential `protobuf:"bytes,9,opt,name=credential,proto3" json:"credential,omitempty"`
+	// Why the agent does not get the credential that the repository has: "NotEnabled" or "OtherTenant"; otherwise empty.
+	CredentialWithheld string `protobuf:"bytes,10,opt,name=credential_withheld,json=credentialWithheld,proto3" json:"credential_withheld,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *Source) Reset() {
+	*x = Source{}
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Source) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Source) ProtoMessage() {}
+
+func (x *Source) ProtoReflect() protoreflect.Message {
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Source.ProtoReflect.Descriptor instead.
+func (*Source) Descriptor() ([]byte, []int) {
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Source) GetRepoUrl() string {
+	if x != nil {
+		return x.RepoUrl
+	}
+	return ""
+}
+
+func (x *Source) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+func (x *Source) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *Source) GetHelm() *Helm {
+	if x != nil {
+		return x.Helm
+	}
+	return nil
+}
+
+func (x *Source) GetUnsupported() []string {
+	if x != nil {
+		return x.Unsupported
+	}
+	return nil
+}
+
+func (x *Source) GetNamespaces() []string {
+	if x != nil {
+		return x.Namespaces
+	}
+	return nil
+}
+
+func (x *Source) GetKept() []string {
+	if x != nil {
+		return x.Kept
+	}
+	return nil
+}
+
+func (x *Source) GetObjects() []string {
+	if x != nil {
+		return x.Objects
+	}
+	return nil
+}
+
+func (x *Source) GetCredential() *GitCredential {
+	if x != nil {
+		return x.Credential
+	}
+	return nil
+}
+
+func (x *Source) GetCredentialWithheld() string {
+	if x != nil {
+		return x.CredentialWithheld
+	}
+	return ""
+}
+
+// GitCredential is the secret with which Argo CD reads a repository. It is never logged.
+type GitCredential struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "https" or "ssh".
+	Kind     string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Username string `protobuf:"bytes,2,opt,name=username,proto3" json:"username,omitempty"`
+	// Password, token or private key.
+	Secret        string `protobuf:"bytes,3,opt,name=secret,proto3" json:"secret,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GitCredential) Reset() {
+	*x = GitCredential{}
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GitCredential) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GitCredential) ProtoMessage() {}
+
+func (x *GitCredential) ProtoReflect() protoreflect.Message {
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GitCredential.ProtoReflect.Descriptor instead.
+func (*GitCredential) Descriptor() ([]byte, []int) {
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *GitCredential) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *GitCredential) GetUsername() string {
+	if x != nil {
+		return x.Username
+	}
+	return ""
+}
+
+func (x *GitCredential) GetSecret() string {
+	if x != nil {
+		return x.Secret
+	}
+	return ""
+}
+
+// Helm has the settings of a chart.
+type Helm struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	ReleaseName   string                 `protobuf:"bytes,1,opt,name=release_name,json=releaseName,proto3" json:"release_name,omitempty"`
+	ValuesFiles   []string               `protobuf:"bytes,2,rep,name=values_files,json=valuesFiles,proto3" json:"values_files,omitempty"`
+	Values        string                 `protobuf:"bytes,3,opt,name=values,proto3" json:"values,omitempty"`
+	SkipCrds      bool                   `protobuf:"varint,4,opt,name=skip_crds,json=skipCrds,proto3" json:"skip_crds,omitempty"`
+	Set           []*HelmSet             `protobuf:"bytes,5,rep,name=set,proto3" json:"set,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Helm) Reset() {
+	*x = Helm{}
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Helm) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Helm) ProtoMessage() {}
+
+func (x *Helm) ProtoReflect() protoreflect.Message {
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Helm.ProtoReflect.Descriptor instead.
+func (*Helm) Descriptor() ([]byte, []int) {
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *Helm) GetReleaseName() string {
+	if x != nil {
+		return x.ReleaseName
+	}
+	return ""
+}
+
+func (x *Helm) GetValuesFiles() []string {
+	if x != nil {
+		return x.ValuesFiles
+	}
+	return nil
+}
+
+func (x *Helm) GetValues() string {
+	if x != nil {
+		return x.Values
+	}
+	return ""
+}
+
+func (x *Helm) GetSkipCrds() bool {
+	if x != nil {
+		return x.SkipCrds
+	}
+	return false
+}
+
+func (x *Helm) GetSet() []*HelmSet {
+	if x != nil {
+		return x.Set
+	}
+	return nil
+}
+
+// HelmSet sets values, in the syntax of the flag of Helm that the type names.
+type HelmSet struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// "value", "string" or "json".
+	Type          string `protobuf:"bytes,1,opt,name=type,proto3" json:"type,omitempty"`
+	Expression    string `protobuf:"bytes,2,opt,name=expression,proto3" json:"expression,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HelmSet) Reset() {
+	*x = HelmSet{}
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HelmSet) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HelmSet) ProtoMessage() {}
+
+func (x *HelmSet) ProtoReflect() protoreflect.Message {
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HelmSet.ProtoReflect.Descriptor instead.
+func (*HelmSet) Descriptor() ([]byte, []int) {
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *HelmSet) GetType() string {
+	if x != nil {
+		return x.Type
+	}
+	return ""
+}
+
+func (x *HelmSet) GetExpression() string {
+	if x != nil {
+		return x.Expression
+	}
+	return ""
+}
+
 // HandOver keeps objects that have left a target. The targets that one commit changes arrive one by one.
 // Each Desired has its own hand-overs, so that neither the order of frames nor a lost connection matters.
 type HandOver struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// "NotTaken", "NotEvaluated" or "CommitNotEvaluated"; the agent keeps the objects for other reasons too.
+	// "HandOverPending", "NotEvaluated" or "CommitNotEvaluated"; the agent keeps the objects for other reasons too.
 	Reason string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Name of the deployment that has the objects now, for messages; empty when it is not known yet.
 	Deployment string `protobuf:"bytes,2,opt,name=deployment,proto3" json:"deployment,omitempty"`
@@ -1013,7 +1544,7 @@ type HandOver struct {
 
 func (x *HandOver) Reset() {
 	*x = HandOver{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[9]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1025,7 +1556,7 @@ func (x *HandOver) String() string {
 func (*HandOver) ProtoMessage() {}
 
 func (x *HandOver) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[9]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1038,7 +1569,7 @@ func (x *HandOver) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandOver.ProtoReflect.Descriptor instead.
 func (*HandOver) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{9}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *HandOver) GetReason() string {
@@ -1107,7 +1638,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[10]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1119,7 +1650,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[10]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1132,7 +1663,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{10}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Policy) GetNamespace() string {
@@ -1288,7 +1819,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[11]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1300,7 +1831,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[11]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1313,7 +1844,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{11}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Limits) GetNamespaces() []string {
@@ -1339,7 +1870,7 @@ type SnapshotComplete struct {
 
 func (x *SnapshotComplete) Reset() {
 	*x = SnapshotComplete{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[12]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1351,7 +1882,7 @@ func (x *SnapshotComplete) String() string {
 func (*SnapshotComplete) ProtoMessage() {}
 
 func (x *SnapshotComplete) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[12]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1364,7 +1895,7 @@ func (x *SnapshotComplete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotComplete.ProtoReflect.Descriptor instead.
 func (*SnapshotComplete) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{18}
 }
 
 // StatusStored means that the server has stored the first count Status frames of this stream, or newer ones
@@ -1380,7 +1911,7 @@ type StatusStored struct {
 
 func (x *StatusStored) Reset() {
 	*x = StatusStored{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[13]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1392,7 +1923,7 @@ func (x *StatusStored) String() string {
 func (*StatusStored) ProtoMessage() {}
 
 func (x *StatusStored) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[13]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1405,7 +1936,7 @@ func (x *StatusStored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusStored.ProtoReflect.Descriptor instead.
 func (*StatusStored) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{13}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StatusStored) GetCount() int64 {
@@ -1428,7 +1959,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[14]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1440,7 +1971,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[14]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1453,7 +1984,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{14}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -1483,7 +2014,7 @@ type NewToken struct {
 
 func (x *NewToken) Reset() {
 	*x = NewToken{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[15]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1495,7 +2026,7 @@ func (x *NewToken) String() string {
 func (*NewToken) ProtoMessage() {}
 
 func (x *NewToken) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[15]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1508,7 +2039,7 @@ func (x *NewToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewToken.ProtoReflect.Descriptor instead.
 func (*NewToken) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{15}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *NewToken) GetOperation() string {
@@ -1538,7 +2069,7 @@ type TokenStored struct {
 
 func (x *TokenStored) Reset() {
 	*x = TokenStored{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[16]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1550,7 +2081,7 @@ func (x *TokenStored) String() string {
 func (*TokenStored) ProtoMessage() {}
 
 func (x *TokenStored) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[16]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1563,7 +2094,7 @@ func (x *TokenStored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenStored.ProtoReflect.Descriptor instead.
 func (*TokenStored) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{16}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TokenStored) GetOperation() string {
@@ -1605,7 +2136,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[17]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1617,7 +2148,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[17]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1630,7 +2161,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{17}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Status) GetTarget() string {
@@ -1730,7 +2261,7 @@ type ObjectRef struct {
 
 func (x *ObjectRef) Reset() {
 	*x = ObjectRef{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[18]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1742,7 +2273,7 @@ func (x *ObjectRef) String() string {
 func (*ObjectRef) ProtoMessage() {}
 
 func (x *ObjectRef) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[18]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1755,7 +2286,7 @@ func (x *ObjectRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectRef.ProtoReflect.Descriptor instead.
 func (*ObjectRef) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{18}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ObjectRef) GetGroup() string {
@@ -1807,7 +2338,7 @@ type ObjectStatus struct {
 
 func (x *ObjectStatus) Reset() {
 	*x = ObjectStatus{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[19]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1819,7 +2350,7 @@ func (x *ObjectStatus) String() string {
 func (*ObjectStatus) ProtoMessage() {}
 
 func (x *ObjectStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[19]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1832,7 +2363,7 @@ func (x *ObjectStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectStatus.ProtoReflect.Descriptor instead.
 func (*ObjectStatus) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{19}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ObjectStatus) GetRef() *ObjectRef {
@@ -1879,7 +2410,7 @@ type Events struct {
 
 func (x *Events) Reset() {
 	*x = Events{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[20]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1891,7 +2422,7 @@ func (x *Events) String() string {
 func (*Events) ProtoMessage() {}
 
 func (x *Events) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[20]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1904,7 +2435,7 @@ func (x *Events) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Events.ProtoReflect.Descriptor instead.
 func (*Events) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{20}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Events) GetEvents() []*Event {
@@ -1930,7 +2461,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[21]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1942,7 +2473,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[21]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1955,7 +2486,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{21}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Event) GetAt() *timestamppb.Timestamp {
@@ -2008,7 +2539,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[22]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2020,7 +2551,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[22]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2033,7 +2564,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{22}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{28}
 }
 
 type FetchBundleRequest struct {
@@ -2047,7 +2578,7 @@ type FetchBundleRequest struct {
 
 func (x *FetchBundleRequest) Reset() {
 	*x = FetchBundleRequest{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[23]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2059,7 +2590,7 @@ func (x *FetchBundleRequest) String() string {
 func (*FetchBundleRequest) ProtoMessage() {}
 
 func (x *FetchBundleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[23]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2072,7 +2603,7 @@ func (x *FetchBundleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBundleRequest.ProtoReflect.Descriptor instead.
 func (*FetchBundleRequest) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{23}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *FetchBundleRequest) GetDigest() string {
@@ -2100,7 +2631,7 @@ type FetchBundleResponse struct {
 
 func (x *FetchBundleResponse) Reset() {
 	*x = FetchBundleResponse{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[24]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2112,7 +2643,7 @@ func (x *FetchBundleResponse) String() string {
 func (*FetchBundleResponse) ProtoMessage() {}
 
 func (x *FetchBundleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[24]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2125,7 +2656,7 @@ func (x *FetchBundleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBundleResponse.ProtoReflect.Descriptor instead.
 func (*FetchBundleResponse) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{24}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *FetchBundleResponse) GetChunk() []byte {
@@ -2146,7 +2677,7 @@ var File_kedge_agent_v1_agent_proto protoreflect.FileDescriptor
 
 const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x1akedge/agent/v1/agent.proto\x12\x0ekedge.agent.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb2\x03\n" +
+	"\x1akedge/agent/v1/agent.proto\x12\x0ekedge.agent.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf6\x03\n" +
 	"\x0eConnectRequest\x12-\n" +
 	"\x05hello\x18\x01 \x01(\v2\x15.kedge.agent.v1.HelloH\x00R\x05hello\x12C\n" +
 	"\rtarget_states\x18\x02 \x01(\v2\x1c.kedge.agent.v1.TargetStatesH\x00R\ftargetStates\x120\n" +
@@ -2154,7 +2685,8 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\x06events\x18\x04 \x01(\v2\x16.kedge.agent.v1.EventsH\x00R\x06events\x129\n" +
 	"\theartbeat\x18\x05 \x01(\v2\x19.kedge.agent.v1.HeartbeatH\x00R\theartbeat\x12@\n" +
 	"\ftoken_stored\x18\x06 \x01(\v2\x1b.kedge.agent.v1.TokenStoredH\x00R\vtokenStored\x12B\n" +
-	"\fcapabilities\x18\a \x01(\v2\x1c.kedge.agent.v1.CapabilitiesH\x00R\fcapabilitiesB\a\n" +
+	"\fcapabilities\x18\a \x01(\v2\x1c.kedge.agent.v1.CapabilitiesH\x00R\fcapabilities\x12B\n" +
+	"\fapplications\x18\b \x01(\v2\x1c.kedge.agent.v1.ApplicationsH\x00R\fapplicationsB\a\n" +
 	"\x05frame\"\x88\x03\n" +
 	"\x0fConnectResponse\x123\n" +
 	"\awelcome\x18\x01 \x01(\v2\x17.kedge.agent.v1.WelcomeH\x00R\awelcome\x123\n" +
@@ -2163,7 +2695,7 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\rstatus_stored\x18\x04 \x01(\v2\x1c.kedge.agent.v1.StatusStoredH\x00R\fstatusStored\x123\n" +
 	"\agoodbye\x18\x05 \x01(\v2\x17.kedge.agent.v1.GoodbyeH\x00R\agoodbye\x127\n" +
 	"\tnew_token\x18\x06 \x01(\v2\x18.kedge.agent.v1.NewTokenH\x00R\bnewTokenB\a\n" +
-	"\x05frame\"\x86\x03\n" +
+	"\x05frame\"\xb1\x03\n" +
 	"\x05Hello\x12#\n" +
 	"\ragent_version\x18\x01 \x01(\tR\fagentVersion\x12!\n" +
 	"\fkube_version\x18\x02 \x01(\tR\vkubeVersion\x12\x1f\n" +
@@ -2178,10 +2710,24 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\rtarget_states\x18\b \x01(\v2\x1c.kedge.agent.v1.TargetStatesR\ftargetStates\x12\x18\n" +
 	"\astandby\x18\t \x01(\bR\astandby\x12+\n" +
 	"\x11capabilities_hash\x18\n" +
-	" \x01(\tR\x10capabilitiesHash\"T\n" +
+	" \x01(\tR\x10capabilitiesHash\x12)\n" +
+	"\x10engine_namespace\x18\v \x01(\tR\x0fengineNamespace\"T\n" +
 	"\fCapabilities\x12!\n" +
 	"\fkube_version\x18\x01 \x01(\tR\vkubeVersion\x12!\n" +
-	"\fapi_versions\x18\x02 \x03(\tR\vapiVersions\"E\n" +
+	"\fapi_versions\x18\x02 \x03(\tR\vapiVersions\"W\n" +
+	"\fApplications\x121\n" +
+	"\x05items\x18\x01 \x03(\v2\x1b.kedge.agent.v1.ApplicationR\x05items\x12\x14\n" +
+	"\x05total\x18\x02 \x01(\x03R\x05total\"\xea\x01\n" +
+	"\vApplication\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\aproject\x18\x02 \x01(\tR\aproject\x12\x19\n" +
+	"\brepo_url\x18\x03 \x01(\tR\arepoUrl\x12\x12\n" +
+	"\x04path\x18\x04 \x01(\tR\x04path\x12\x1a\n" +
+	"\brevision\x18\x05 \x01(\tR\brevision\x12\x18\n" +
+	"\acluster\x18\x06 \x01(\tR\acluster\x12\x1c\n" +
+	"\tnamespace\x18\a \x01(\tR\tnamespace\x12\x12\n" +
+	"\x04sync\x18\b \x01(\tR\x04sync\x12\x16\n" +
+	"\x06health\x18\t \x01(\tR\x06health\"E\n" +
 	"\fTargetStates\x125\n" +
 	"\atargets\x18\x01 \x03(\v2\x1b.kedge.agent.v1.TargetStateR\atargets\"s\n" +
 	"\vTargetState\x12\x16\n" +
@@ -2190,7 +2736,7 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x03 \x01(\x03R\n" +
 	"generation\x12\x16\n" +
-	"\x06digest\x18\x04 \x01(\tR\x06digest\"\xb1\x03\n" +
+	"\x06digest\x18\x04 \x01(\tR\x06digest\"\xe2\x03\n" +
 	"\aWelcome\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12\x1d\n" +
@@ -2204,12 +2750,13 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\rsend_statuses\x18\t \x01(\bR\fsendStatuses\x12+\n" +
 	"\x11send_capabilities\x18\n" +
 	" \x01(\bR\x10sendCapabilities\x12/\n" +
-	"\x13accept_capabilities\x18\v \x01(\bR\x12acceptCapabilities\"C\n" +
+	"\x13accept_capabilities\x18\v \x01(\bR\x12acceptCapabilities\x12/\n" +
+	"\x13accept_applications\x18\f \x01(\bR\x12acceptApplications\"C\n" +
 	"\vAgentConfig\x12\x14\n" +
 	"\x05scope\x18\x01 \x01(\tR\x05scope\x12\x1e\n" +
 	"\n" +
 	"namespaces\x18\x02 \x03(\tR\n" +
-	"namespaces\"\xfa\x02\n" +
+	"namespaces\"\xaa\x03\n" +
 	"\aDesired\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x1e\n" +
@@ -2228,7 +2775,39 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	" \x01(\bR\ttombstone\x12\x1a\n" +
 	"\bdetached\x18\v \x01(\bR\bdetached\x127\n" +
 	"\n" +
-	"hand_overs\x18\f \x03(\v2\x18.kedge.agent.v1.HandOverR\thandOvers\"\\\n" +
+	"hand_overs\x18\f \x03(\v2\x18.kedge.agent.v1.HandOverR\thandOvers\x12.\n" +
+	"\x06source\x18\r \x01(\v2\x16.kedge.agent.v1.SourceR\x06source\"\xd5\x02\n" +
+	"\x06Source\x12\x19\n" +
+	"\brepo_url\x18\x01 \x01(\tR\arepoUrl\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\x12(\n" +
+	"\x04helm\x18\x04 \x01(\v2\x14.kedge.agent.v1.HelmR\x04helm\x12 \n" +
+	"\vunsupported\x18\x05 \x03(\tR\vunsupported\x12\x1e\n" +
+	"\n" +
+	"namespaces\x18\x06 \x03(\tR\n" +
+	"namespaces\x12\x12\n" +
+	"\x04kept\x18\a \x03(\tR\x04kept\x12\x18\n" +
+	"\aobjects\x18\b \x03(\tR\aobjects\x12=\n" +
+	"\n" +
+	"credential\x18\t \x01(\v2\x1d.kedge.agent.v1.GitCredentialR\n" +
+	"credential\x12/\n" +
+	"\x13credential_withheld\x18\n" +
+	" \x01(\tR\x12credentialWithheld\"W\n" +
+	"\rGitCredential\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x1a\n" +
+	"\busername\x18\x02 \x01(\tR\busername\x12\x16\n" +
+	"\x06secret\x18\x03 \x01(\tR\x06secret\"\xac\x01\n" +
+	"\x04Helm\x12!\n" +
+	"\frelease_name\x18\x01 \x01(\tR\vreleaseName\x12!\n" +
+	"\fvalues_files\x18\x02 \x03(\tR\vvaluesFiles\x12\x16\n" +
+	"\x06values\x18\x03 \x01(\tR\x06values\x12\x1b\n" +
+	"\tskip_crds\x18\x04 \x01(\bR\bskipCrds\x12)\n" +
+	"\x03set\x18\x05 \x03(\v2\x17.kedge.agent.v1.HelmSetR\x03set\"=\n" +
+	"\aHelmSet\x12\x12\n" +
+	"\x04type\x18\x01 \x01(\tR\x04type\x12\x1e\n" +
+	"\n" +
+	"expression\x18\x02 \x01(\tR\n" +
+	"expression\"\\\n" +
 	"\bHandOver\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x1e\n" +
 	"\n" +
@@ -2336,71 +2915,83 @@ func file_kedge_agent_v1_agent_proto_rawDescGZIP() []byte {
 	return file_kedge_agent_v1_agent_proto_rawDescData
 }
 
-var file_kedge_agent_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_kedge_agent_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_kedge_agent_v1_agent_proto_goTypes = []any{
 	(*ConnectRequest)(nil),        // 0: kedge.agent.v1.ConnectRequest
 	(*ConnectResponse)(nil),       // 1: kedge.agent.v1.ConnectResponse
 	(*Hello)(nil),                 // 2: kedge.agent.v1.Hello
 	(*Capabilities)(nil),          // 3: kedge.agent.v1.Capabilities
-	(*TargetStates)(nil),          // 4: kedge.agent.v1.TargetStates
-	(*TargetState)(nil),           // 5: kedge.agent.v1.TargetState
-	(*Welcome)(nil),               // 6: kedge.agent.v1.Welcome
-	(*AgentConfig)(nil),           // 7: kedge.agent.v1.AgentConfig
-	(*Desired)(nil),               // 8: kedge.agent.v1.Desired
-	(*HandOver)(nil),              // 9: kedge.agent.v1.HandOver
-	(*Policy)(nil),                // 10: kedge.agent.v1.Policy
-	(*Limits)(nil),                // 11: kedge.agent.v1.Limits
-	(*SnapshotComplete)(nil),      // 12: kedge.agent.v1.SnapshotComplete
-	(*StatusStored)(nil),          // 13: kedge.agent.v1.StatusStored
-	(*Goodbye)(nil),               // 14: kedge.agent.v1.Goodbye
-	(*NewToken)(nil),              // 15: kedge.agent.v1.NewToken
-	(*TokenStored)(nil),           // 16: kedge.agent.v1.TokenStored
-	(*Status)(nil),                // 17: kedge.agent.v1.Status
-	(*ObjectRef)(nil),             // 18: kedge.agent.v1.ObjectRef
-	(*ObjectStatus)(nil),          // 19: kedge.agent.v1.ObjectStatus
-	(*Events)(nil),                // 20: kedge.agent.v1.Events
-	(*Event)(nil),                 // 21: kedge.agent.v1.Event
-	(*Heartbeat)(nil),             // 22: kedge.agent.v1.Heartbeat
-	(*FetchBundleRequest)(nil),    // 23: kedge.agent.v1.FetchBundleRequest
-	(*FetchBundleResponse)(nil),   // 24: kedge.agent.v1.FetchBundleResponse
-	(*timestamppb.Timestamp)(nil), // 25: google.protobuf.Timestamp
+	(*Applications)(nil),          // 4: kedge.agent.v1.Applications
+	(*Application)(nil),           // 5: kedge.agent.v1.Application
+	(*TargetStates)(nil),          // 6: kedge.agent.v1.TargetStates
+	(*TargetState)(nil),           // 7: kedge.agent.v1.TargetState
+	(*Welcome)(nil),               // 8: kedge.agent.v1.Welcome
+	(*AgentConfig)(nil),           // 9: kedge.agent.v1.AgentConfig
+	(*Desired)(nil),               // 10: kedge.agent.v1.Desired
+	(*Source)(nil),                // 11: kedge.agent.v1.Source
+	(*GitCredential)(nil),         // 12: kedge.agent.v1.GitCredential
+	(*Helm)(nil),                  // 13: kedge.agent.v1.Helm
+	(*HelmSet)(nil),               // 14: kedge.agent.v1.HelmSet
+	(*HandOver)(nil),              // 15: kedge.agent.v1.HandOver
+	(*Policy)(nil),                // 16: kedge.agent.v1.Policy
+	(*Limits)(nil),                // 17: kedge.agent.v1.Limits
+	(*SnapshotComplete)(nil),      // 18: kedge.agent.v1.SnapshotComplete
+	(*StatusStored)(nil),          // 19: kedge.agent.v1.StatusStored
+	(*Goodbye)(nil),               // 20: kedge.agent.v1.Goodbye
+	(*NewToken)(nil),              // 21: kedge.agent.v1.NewToken
+	(*TokenStored)(nil),           // 22: kedge.agent.v1.TokenStored
+	(*Status)(nil),                // 23: kedge.agent.v1.Status
+	(*ObjectRef)(nil),             // 24: kedge.agent.v1.ObjectRef
+	(*ObjectStatus)(nil),          // 25: kedge.agent.v1.ObjectStatus
+	(*Events)(nil),                // 26: kedge.agent.v1.Events
+	(*Event)(nil),                 // 27: kedge.agent.v1.Event
+	(*Heartbeat)(nil),             // 28: kedge.agent.v1.Heartbeat
+	(*FetchBundleRequest)(nil),    // 29: kedge.agent.v1.FetchBundleRequest
+	(*FetchBundleResponse)(nil),   // 30: kedge.agent.v1.FetchBundleResponse
+	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
 }
 var file_kedge_agent_v1_agent_proto_depIdxs = []int32{
 	2,  // 0: kedge.agent.v1.ConnectRequest.hello:type_name -> kedge.agent.v1.Hello
-	4,  // 1: kedge.agent.v1.ConnectRequest.target_states:type_name -> kedge.agent.v1.TargetStates
-	17, // 2: kedge.agent.v1.ConnectRequest.status:type_name -> kedge.agent.v1.Status
-	20, // 3: kedge.agent.v1.ConnectRequest.events:type_name -> kedge.agent.v1.Events
-	22, // 4: kedge.agent.v1.ConnectRequest.heartbeat:type_name -> kedge.agent.v1.Heartbeat
-	16, // 5: kedge.agent.v1.ConnectRequest.token_stored:type_name -> kedge.agent.v1.TokenStored
+	6,  // 1: kedge.agent.v1.ConnectRequest.target_states:type_name -> kedge.agent.v1.TargetStates
+	23, // 2: kedge.agent.v1.ConnectRequest.status:type_name -> kedge.agent.v1.Status
+	26, // 3: kedge.agent.v1.ConnectRequest.events:type_name -> kedge.agent.v1.Events
+	28, // 4: kedge.agent.v1.ConnectRequest.heartbeat:type_name -> kedge.agent.v1.Heartbeat
+	22, // 5: kedge.agent.v1.ConnectRequest.token_stored:type_name -> kedge.agent.v1.TokenStored
 	3,  // 6: kedge.agent.v1.ConnectRequest.capabilities:type_name -> kedge.agent.v1.Capabilities
-	6,  // 7: kedge.agent.v1.ConnectResponse.welcome:type_name -> kedge.agent.v1.Welcome
-	8,  // 8: kedge.agent.v1.ConnectResponse.desired:type_name -> kedge.agent.v1.Desired
-	12, // 9: kedge.agent.v1.ConnectResponse.snapshot_complete:type_name -> kedge.agent.v1.SnapshotComplete
-	13, // 10: kedge.agent.v1.ConnectResponse.status_stored:type_name -> kedge.agent.v1.StatusStored
-	14, // 11: kedge.agent.v1.ConnectResponse.goodbye:type_name -> kedge.agent.v1.Goodbye
-	15, // 12: kedge.agent.v1.ConnectResponse.new_token:type_name -> kedge.agent.v1.NewToken
-	25, // 13: kedge.agent.v1.Hello.clock:type_name -> google.protobuf.Timestamp
-	4,  // 14: kedge.agent.v1.Hello.target_states:type_name -> kedge.agent.v1.TargetStates
-	5,  // 15: kedge.agent.v1.TargetStates.targets:type_name -> kedge.agent.v1.TargetState
-	7,  // 16: kedge.agent.v1.Welcome.config:type_name -> kedge.agent.v1.AgentConfig
-	10, // 17: kedge.agent.v1.Desired.policy:type_name -> kedge.agent.v1.Policy
-	9,  // 18: kedge.agent.v1.Desired.hand_overs:type_name -> kedge.agent.v1.HandOver
-	11, // 19: kedge.agent.v1.Policy.limits:type_name -> kedge.agent.v1.Limits
-	25, // 20: kedge.agent.v1.Status.as_of:type_name -> google.protobuf.Timestamp
-	19, // 21: kedge.agent.v1.Status.objects:type_name -> kedge.agent.v1.ObjectStatus
-	18, // 22: kedge.agent.v1.Status.gone:type_name -> kedge.agent.v1.ObjectRef
-	18, // 23: kedge.agent.v1.ObjectStatus.ref:type_name -> kedge.agent.v1.ObjectRef
-	21, // 24: kedge.agent.v1.Events.events:type_name -> kedge.agent.v1.Event
-	25, // 25: kedge.agent.v1.Event.at:type_name -> google.protobuf.Timestamp
-	0,  // 26: kedge.agent.v1.AgentService.Connect:input_type -> kedge.agent.v1.ConnectRequest
-	23, // 27: kedge.agent.v1.AgentService.FetchBundle:input_type -> kedge.agent.v1.FetchBundleRequest
-	1,  // 28: kedge.agent.v1.AgentService.Connect:output_type -> kedge.agent.v1.ConnectResponse
-	24, // 29: kedge.agent.v1.AgentService.FetchBundle:output_type -> kedge.agent.v1.FetchBundleResponse
-	28, // [28:30] is the sub-list for method output_type
-	26, // [26:28] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	4,  // 7: kedge.agent.v1.ConnectRequest.applications:type_name -> kedge.agent.v1.Applications
+	8,  // 8: kedge.agent.v1.ConnectResponse.welcome:type_name -> kedge.agent.v1.Welcome
+	10, // 9: kedge.agent.v1.ConnectResponse.desired:type_name -> kedge.agent.v1.Desired
+	18, // 10: kedge.agent.v1.ConnectResponse.snapshot_complete:type_name -> kedge.agent.v1.SnapshotComplete
+	19, // 11: kedge.agent.v1.ConnectResponse.status_stored:type_name -> kedge.agent.v1.StatusStored
+	20, // 12: kedge.agent.v1.ConnectResponse.goodbye:type_name -> kedge.agent.v1.Goodbye
+	21, // 13: kedge.agent.v1.ConnectResponse.new_token:type_name -> kedge.agent.v1.NewToken
+	31, // 14: kedge.agent.v1.Hello.clock:type_name -> google.protobuf.Timestamp
+	6,  // 15: kedge.agent.v1.Hello.target_states:type_name -> kedge.agent.v1.TargetStates
+	5,  // 16: kedge.agent.v1.Applications.items:type_name -> kedge.agent.v1.Application
+	7,  // 17: kedge.agent.v1.TargetStates.targets:type_name -> kedge.agent.v1.TargetState
+	9,  // 18: kedge.agent.v1.Welcome.config:type_name -> kedge.agent.v1.AgentConfig
+	16, // 19: kedge.agent.v1.Desired.policy:type_name -> kedge.agent.v1.Policy
+	15, // 20: kedge.agent.v1.Desired.hand_overs:type_name -> kedge.agent.v1.HandOver
+	11, // 21: kedge.agent.v1.Desired.source:type_name -> kedge.agent.v1.Source
+	13, // 22: kedge.agent.v1.Source.helm:type_name -> kedge.agent.v1.Helm
+	12, // 23: kedge.agent.v1.Source.credential:type_name -> kedge.agent.v1.GitCredential
+	14, // 24: kedge.agent.v1.Helm.set:type_name -> kedge.agent.v1.HelmSet
+	17, // 25: kedge.agent.v1.Policy.limits:type_name -> kedge.agent.v1.Limits
+	31, // 26: kedge.agent.v1.Status.as_of:type_name -> google.protobuf.Timestamp
+	25, // 27: kedge.agent.v1.Status.objects:type_name -> kedge.agent.v1.ObjectStatus
+	24, // 28: kedge.agent.v1.Status.gone:type_name -> kedge.agent.v1.ObjectRef
+	24, // 29: kedge.agent.v1.ObjectStatus.ref:type_name -> kedge.agent.v1.ObjectRef
+	27, // 30: kedge.agent.v1.Events.events:type_name -> kedge.agent.v1.Event
+	31, // 31: kedge.agent.v1.Event.at:type_name -> google.protobuf.Timestamp
+	0,  // 32: kedge.agent.v1.AgentService.Connect:input_type -> kedge.agent.v1.ConnectRequest
+	29, // 33: kedge.agent.v1.AgentService.FetchBundle:input_type -> kedge.agent.v1.FetchBundleRequest
+	1,  // 34: kedge.agent.v1.AgentService.Connect:output_type -> kedge.agent.v1.ConnectResponse
+	30, // 35: kedge.agent.v1.AgentService.FetchBundle:output_type -> kedge.agent.v1.FetchBundleResponse
+	34, // [34:36] is the sub-list for method output_type
+	32, // [32:34] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_kedge_agent_v1_agent_proto_init() }
@@ -2416,6 +3007,7 @@ func file_kedge_agent_v1_agent_proto_init() {
 		(*ConnectRequest_Heartbeat)(nil),
 		(*ConnectRequest_TokenStored)(nil),
 		(*ConnectRequest_Capabilities)(nil),
+		(*ConnectRequest_Applications)(nil),
 	}
 	file_kedge_agent_v1_agent_proto_msgTypes[1].OneofWrappers = []any{
 		(*ConnectResponse_Welcome)(nil),
@@ -2431,7 +3023,7 @@ func file_kedge_agent_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kedge_agent_v1_agent_proto_rawDesc), len(file_kedge_agent_v1_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   25,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

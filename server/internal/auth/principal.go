@@ -11,13 +11,20 @@ type Principal struct {
 	Roles      map[fleet.TenantID]fleet.Role // by tenant; ignored for a fleet admin
 
 	// For the audit log.
-	Door    string // rest, agent, hook, git, server
-	Request string // id of the request
-	Address string // remote address of the caller
+	Component string // rest, agent, hook, git, kubernetes, server
+	Request   string // id of the request
+	Address   string // remote address of the caller
+
+	// Owner is the Kubernetes resource for which the caller acts; zero for all other callers.
+	Owner fleet.Owner
+	// AcceptRewound accepts an Owner that is older than what was applied from it before.
+	AcceptRewound bool
+	// AbandonDeletions lets Owner delete an agent that has not completed its deletions.
+	AbandonDeletions bool
 }
 
 // System returns the principal of the server itself.
-func System() Principal { return Principal{Name: "system", Door: "server", FleetAdmin: true} }
+func System() Principal { return Principal{Name: "system", Component: "server", FleetAdmin: true} }
 
 var rank = map[fleet.Role]int{fleet.RoleViewer: 1, fleet.RoleDeployer: 2, fleet.RoleAdmin: 3, fleet.RoleFleetAdmin: 4}
 

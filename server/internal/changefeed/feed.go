@@ -9,7 +9,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
-	"github.com/kedge-dev/kedge/server/internal/pause"
+	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -47,7 +47,7 @@ type follower struct {
 	after    int64 // everything up to here has been handed over, or was not for it
 	behind   bool  // there may be something after that
 	rewound  bool  // what was handed over is no longer in the database
-	wake     chan struct{}
+	wake     wait.Signal
 }
 
 // New makes a feed over a store; Run reads it. It does no I/O.
@@ -57,7 +57,7 @@ func New(st store.Store, log *slog.Logger) *Feed {
 
 // wants reports whether a record is for the follower. Pushes are for the servers alone.
 func (f *follower) wants(c store.Change) bool {
-	return f.everyone || (c.TenantID == f.tenant && c.Kind != store.ChangePush)
+	return f.everyone || (c.TenantID == f.tenant && c.Kind != store.ChangeWake)
 }
 
 // StartAt sets the position that Run and FollowAll begin after: what was committed up to there is known. It is
@@ -78,7 +78,7 @@ func (f *Feed) Run(ctx context.Context) error {
 		switch {
 		case err != nil && ctx.Err() == nil:
 			f.log.Warn("reading the change feed, trying again", obs.KeyError, err)
-			pause.For(ctx, 100*time.Millisecond<<min(attempt, 5))
+			wait.For(ctx, 100*time.Millisecond<<min(attempt, 5))
 			attempt++
 		case more:
 			attempt = 0
@@ -167,15 +167,12 @@ func (f *follower) wantsAny(batch []store.Change) bool {
 // alert marks the follower as behind. The caller holds the feed's lock.
 func (f *follower) alert() {
 	f.behind = true
-	select {
-	case f.wake <- struct{}{}:
-	default:
-	}
+	f.wake.Set()
 }
 
 // join adds a follower that has everything up to after.
 func (f *Feed) join(tenant fleet.TenantID, everyone bool, after int64) *follower {
-	fol := &follower{tenant: tenant, everyone: everyone, after: after, wake: make(chan struct{}, 1)}
+	fol := &follower{tenant: tenant, everyone: everyone, after: after, wake: wait.NewSignal()}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.followers[fol] = struct{}{}

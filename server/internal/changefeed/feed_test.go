@@ -41,7 +41,7 @@ func TestFollowersThatAreInStepReadFromMemory(t *testing.T) {
 				batch[i].TenantID = "silent"
 			}
 			if i%2 == 1 {
-				batch[i].Kind = store.ChangePush
+				batch[i].Kind = store.ChangeWake
 			}
 		}
 		f.publish(batch, 11)

@@ -10,7 +10,7 @@ import (
 
 // ErrCursorLost says that records after the cursor are no longer kept: the follower has to read
 // everything again.
-var ErrCursorLost = errors.New("the cursor is older than what is kept: read the current state anew")
+var ErrCursorLost = errors.New("the cursor is older than what is kept: read the current state again")
 
 // FollowAll calls fn with every batch of changes, of all tenants, that was committed after the start position, in
 // order, until ctx ends. When it fails, the follower has to look at everything again and may call it again;

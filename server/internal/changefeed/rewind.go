@@ -43,7 +43,7 @@ func (f *Feed) rewind(ctx context.Context) error {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.log.Error("the database has lost changes that were committed: looking at everything anew", "had", f.head, "has", last,
+	f.log.Error("the database has lost changes that were committed: looking at everything again", "had", f.head, "has", last,
 		obs.KeyReason, "DatabaseRewound")
 	f.discarded = max(f.discarded, f.head)
 	f.ring, f.floor, f.head, f.newest = nil, last, last, store.Change{}

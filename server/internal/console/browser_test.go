@@ -16,10 +16,10 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit/browser"
 )
 
-// patience bounds one step in the browser; steps wait for events and end as soon as they come.
+// patience limits one step in the browser; steps wait for events and end as soon as they occur.
 const patience = browser.Patience
 
-// page is one tab at a console with an API of its own.
+// page is one tab of a console with its own API.
 type page struct {
 	t      *testing.T
 	ctx    context.Context
@@ -29,7 +29,7 @@ type page struct {
 	mu       sync.Mutex
 	hosts    map[string]bool
 	problems []string
-	expected string // what a console message must hold to be expected
+	expected string // a text that an expected console message contains
 }
 
 // open serves the console and the API on one origin, as the server does, and opens a tab.
@@ -52,7 +52,7 @@ func open(t *testing.T, chromium context.Context, api *standIn) *page {
 	return p
 }
 
-// record notes every host that is asked and everything that is written to the console.
+// record records all requested hosts and all console messages.
 func (p *page) record() {
 	requests := chromedp.Events(p.ctx, network.RequestWillBeSent)
 	messages := chromedp.Console(p.ctx)
@@ -82,21 +82,21 @@ func (p *page) record() {
 	}()
 }
 
-// checkQuiet wants that no other host was asked and that the console has no complaint.
+// checkQuiet checks that no other host was requested and that the console has no messages.
 func (p *page) checkQuiet() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for host := range p.hosts {
 		if host != p.origin {
-			p.t.Errorf("the page asked %s; it must ask nobody but %s", host, p.origin)
+			p.t.Errorf("the page sent a request to %s; only %s is allowed", host, p.origin)
 		}
 	}
 	if !p.hosts[p.origin] {
-		p.t.Error("no request was recorded: this check would see nothing")
+		p.t.Error("no request was recorded, so this check has no meaning")
 	}
 	for _, problem := range p.problems {
 		if p.expected == "" || !strings.Contains(problem, p.expected) {
-			p.t.Errorf("the browser's console says: %s", problem)
+			p.t.Errorf("message in the browser console: %s", problem)
 		}
 	}
 }
@@ -118,7 +118,7 @@ func (p *page) visit(path string) {
 	p.do("visiting "+path, chromedp.Navigate(p.origin+path+"#token="+testToken))
 }
 
-// until waits for an expression to be true, looking at it whenever the page changes.
+// until waits until an expression is true, and evaluates it whenever the page changes.
 func (p *page) until(what, expression string) {
 	p.t.Helper()
 	browser.Until(p.t, p.ctx, what, expression)
@@ -142,7 +142,7 @@ func eval[T any](p *page, expression string) T {
 	return value
 }
 
-// row is the text of the first table row that holds a text.
+// row returns the text of the first table row that contains a text.
 func (p *page) row(holds string) string {
 	p.t.Helper()
 	return eval[string](p, fmt.Sprintf(`[...document.querySelectorAll("tbody tr")].find((tr) => tr.innerText.includes(%q))?.innerText ?? ""`, holds))

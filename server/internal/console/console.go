@@ -1,10 +1,9 @@
-// Package console serves the web console: a person's view of the public REST and SSE API, with
-// nothing of its own behind it. The page is Preact in TSX (web/), bundled by go generate without
-// Node (tools/console) into dist/, which is committed and embedded here.
+// Package console serves the web console: a user interface for the public REST and SSE API, without its own
+// backend. The page is Preact in TSX (web/), bundled by go generate without Node (tools/console) into dist/,
+// which is committed and embedded here.
 //
-// The package must not read data, know a user or decide anything: whoever opens the page brings
-// a token, and the page sends it to the API. The handler is safe for concurrent use and holds
-// the whole bundle in memory, compressed once.
+// The package must not read data, know users, or make decisions: the user enters a token, and the page sends it
+// to the API. The handler is safe for concurrent use and keeps the whole bundle in memory, compressed once.
 package console
 
 import (
@@ -14,14 +13,14 @@ import (
 
 //go:generate go -C ../../../tools/console run . -web ../../server/internal/console/web -out ../../server/internal/console/dist
 
-// policy lets the page load its own script and style sheet and call its own origin, and nothing
-// else: no inline code, no other host, no frame around it.
+// policy allows the page to load its own script and style sheet and to call its own origin, and nothing else:
+// no inline code, no other host, no frame around it.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " +
 	"img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// Handler serves the page at /, its files below /assets/, and the page again for every other
-// path that a browser navigates to, because the page routes by path. Paths below /api/ are never
-// answered with the page, so that a client with a wrong path gets a 404 and not HTML.
+// Handler serves the page at /, its files below /assets/, and the page again for every other path that a
+// browser navigates to, because the page routes by path. Paths below /api/ never return the page, so that a
+// client with a wrong path gets a 404 and not HTML.
 func Handler() http.Handler {
 	files := load()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -48,7 +47,7 @@ func setHeaders(h http.Header) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 }
 
-// fileFor names the embedded file that answers a request; "" when none does.
+// fileFor returns the name of the embedded file for a request, or "".
 func fileFor(r *http.Request) string {
 	path := r.URL.Path
 	switch {

@@ -31,7 +31,7 @@ func TestHandlerAnswersPaths(t *testing.T) {
 		status               int
 		contentType          string
 	}{
-		"root":              {"the page is the front door", "GET", "/", nil, 200, "text/html; charset=utf-8"},
+		"root":              {"the page is at the root", "GET", "/", nil, 200, "text/html; charset=utf-8"},
 		"client route":      {"a shared link must open", "GET", "/deployments/web", html, 200, "text/html; charset=utf-8"},
 		"head":              {"HEAD answers like GET", "HEAD", "/", nil, 200, "text/html; charset=utf-8"},
 		"route as a fetch":  {"a program that asks for JSON must not get HTML", "GET", "/deployments/web", http.Header{"Accept": {"application/json"}}, 404, "text/plain; charset=utf-8"},
@@ -39,8 +39,8 @@ func TestHandlerAnswersPaths(t *testing.T) {
 		"api path":          {"a wrong API path is an error, even in a browser", "GET", "/api/v1/nothing", html, 404, "text/plain; charset=utf-8"},
 		"api root":          {"the same without a slash", "GET", "/api", html, 404, "text/plain; charset=utf-8"},
 		"path with dots":    {"only embedded files are served", "GET", "/assets/../../console.go", nil, 404, "text/plain; charset=utf-8"},
-		"licences":          {"the licences of what is bundled can be read", "GET", "/assets/licenses.txt", nil, 200, "text/plain; charset=utf-8"},
-		"writing the page":  {"nothing can be posted here", "POST", "/", html, 405, "text/plain; charset=utf-8"},
+		"licences":          {"the licenses of bundled code are readable", "GET", "/assets/licenses.txt", nil, 200, "text/plain; charset=utf-8"},
+		"writing the page":  {"POST is not allowed", "POST", "/", html, 405, "text/plain; charset=utf-8"},
 		"deleting an asset": {"nor deleted", "DELETE", "/assets/licenses.txt", html, 405, "text/plain; charset=utf-8"},
 	}
 	for name, tt := range tests {
@@ -58,7 +58,7 @@ func TestHandlerAnswersPaths(t *testing.T) {
 	}
 }
 
-// checkHeaders wants every answer, errors included, to carry the same protection.
+// checkHeaders checks that every response, including errors, has the same security headers.
 func checkHeaders(t *testing.T, h http.Header) {
 	t.Helper()
 	want := map[string]string{
@@ -129,10 +129,10 @@ func TestPageIsNotSentTwice(t *testing.T) {
 	first := get(t, "GET", "/", nil)
 	second := get(t, "GET", "/", http.Header{"If-None-Match": {first.Header.Get("ETag")}})
 	if second.StatusCode != http.StatusNotModified {
-		t.Errorf("got status %d for a page that the client has, want 304", second.StatusCode)
+		t.Errorf("got status %d for a cached page, want 304", second.StatusCode)
 	}
 	other := get(t, "GET", "/", http.Header{"If-None-Match": {`"something-else"`}})
 	if other.StatusCode != http.StatusOK {
-		t.Errorf("got status %d for a page that the client has not, want 200", other.StatusCode)
+		t.Errorf("got status %d for a page that is not cached, want 200", other.StatusCode)
 	}
 }

@@ -48,7 +48,7 @@ func load() map[string]*file {
 	return files
 }
 
-// hashed matches the names that change with their content.
+// hashed matches names that change with their content.
 var hashed = regexp.MustCompile(`-[A-Z0-9]{8}\.(js|css)$`)
 
 func newFile(name string, content []byte) *file {
@@ -57,7 +57,7 @@ func newFile(name string, content []byte) *file {
 		plain:       content,
 		packed:      pack(content),
 		contentType: contentTypes[path.Ext(name)],
-		// The page names the hashed files, so it must be asked for again each time.
+		// The page refers to the hashed files, so it must be revalidated each time.
 		cacheControl: "no-cache",
 		etag:         hex.EncodeToString(sum[:16]),
 	}
@@ -67,7 +67,7 @@ func newFile(name string, content []byte) *file {
 	return f
 }
 
-// contentTypes are fixed, because what the mime package says depends on the machine.
+// contentTypes are fixed, because the result of the mime package depends on the machine.
 var contentTypes = map[string]string{
 	".html": "text/html; charset=utf-8",
 	".js":   "text/javascript; charset=utf-8",
@@ -104,10 +104,10 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	_, _ = w.Write(body) // a reader that went away needs no answer
+	_, _ = w.Write(body) // a disconnected client needs no response
 }
 
-// acceptsGzip reads an Accept-Encoding header; "gzip;q=0" refuses.
+// acceptsGzip parses an Accept-Encoding header; "gzip;q=0" refuses.
 func acceptsGzip(header string) bool {
 	for part := range strings.SplitSeq(header, ",") {
 		name, quality, _ := strings.Cut(part, ";")

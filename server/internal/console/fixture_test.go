@@ -31,7 +31,7 @@ func fleetAgents(now time.Time) []apiv1.Agent {
 	return []apiv1.Agent{
 		{ID: "agt-1", Name: "berlin-1", Scope: "cluster", Labels: map[string]string{"region": "eu", "tier": "prod"}, Connected: true, LastSeenAt: now, CreatedAt: now.Add(-240 * time.Hour), Targets: 6, Connections: []apiv1.Connection{up("kedge-agent-5d8b-q7r4t", "v0.1.0", 52*time.Hour), up("kedge-agent-5d8b-zz91m", "v0.1.0", 3*time.Hour)}},
 		{ID: "agt-2", Name: "edge-lyon", Scope: "namespaced", Namespaces: []string{"shop", "till"}, CreatedAt: now.Add(-48 * time.Hour), LastSeenAt: gone.LastSeenAt, Targets: 2, Connections: []apiv1.Connection{gone}},
-		{ID: "agt-3", Name: "ohio-1", Scope: "cluster", Labels: map[string]string{"region": "us"}, Connected: true, LastSeenAt: now, CreatedAt: now.Add(-200 * time.Hour), Targets: 4, Warnings: []string{"replica kedge-agent-66c9-b2 runs v0.0.9, the server v0.1.0"}, Connections: []apiv1.Connection{up("kedge-agent-66c9-b2", "v0.0.9", 7*time.Minute)}},
+		{ID: "agt-3", Name: "ohio-1", Scope: "cluster", Labels: map[string]string{"region": "us"}, Connected: true, LastSeenAt: now, CreatedAt: now.Add(-200 * time.Hour), Targets: 4, Warnings: []apiv1.Cause{{Reason: "VersionSkew", Message: "replica kedge-agent-66c9-b2 runs v0.0.9, the server v0.1.0"}}, Connections: []apiv1.Connection{up("kedge-agent-66c9-b2", "v0.0.9", 7*time.Minute)}},
 		{ID: "agt-4", Name: "tokyo-lab", Scope: "cluster", CreatedAt: now.Add(-4 * time.Minute)},
 	}
 }
@@ -44,7 +44,7 @@ func fleetDeployments(now time.Time) []apiv1.Deployment {
 		target(now, "ohio-1", "Synced", "Current", ""),
 		stale(target(now, "edge-lyon", "Synced", "Stale", ""), now.Add(-95*time.Minute)),
 	}
-	web.Health, web.Message = "Stale", "edge-lyon has not been heard of for 95 minutes"
+	web.Health, web.Message = "Stale", "edge-lyon has not been connected for 95 minutes"
 	billing := deployment(now, "billing", "prod", "Failed", "Failed", "Deployment.apps billing/api: forbidden: no Role allows kedge to patch deployments in billing")
 	billing.Targets[0].Objects = append(billing.Targets[0].Objects,
 		apiv1.Object{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "billing", Name: "api", Sync: "Failed", Health: "NotFound", Message: "deployments.apps \"api\" is forbidden: User \"system:serviceaccount:kedge-agent:kedge-agent\" cannot patch resource \"deployments\" in API group \"apps\" in the namespace \"billing\""})
@@ -92,7 +92,7 @@ func stale(t apiv1.Target, since time.Time) apiv1.Target {
 func fleetEvents(now time.Time) []apiv1.Event {
 	events := []apiv1.Event{
 		{Type: "Normal", Reason: "AgentConnected", Agent: "berlin-1", Message: "replica kedge-agent-5d8b-zz91m connected"},
-		{Type: "Warning", Reason: "AgentLost", Agent: "edge-lyon", Message: "the lease of its last replica lapsed"},
+		{Type: "Warning", Reason: "AgentLost", Agent: "edge-lyon", Message: "the lease of its last replica expired"},
 		{Type: "Normal", Reason: "Synced", Agent: "ohio-1", Deployment: "web", Message: "commit 4f2a91c0 is applied"},
 		{Type: "Normal", Reason: "DriftHealed", Agent: "ohio-1", Deployment: "web", Object: "Deployment.apps web/frontend", Message: "spec.replicas was changed by kubectl-scale and set back"},
 		{Type: "Warning", Reason: "ApplyFailed", Agent: "berlin-1", Deployment: "billing", Object: "Deployment.apps billing/api", Message: "forbidden: no Role allows kedge to patch deployments in billing"},

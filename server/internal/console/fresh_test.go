@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestDistIsFresh bundles the sources anew and wants exactly what is committed.
+// TestDistIsFresh bundles the sources again and compares the result with the committed one.
 func TestDistIsFresh(t *testing.T) {
 	t.Parallel()
 	// Read here although the bundler reads them too: go test repeats a cached result unless a
@@ -34,7 +34,7 @@ func TestDistIsFresh(t *testing.T) {
 		t.Fatalf("bundling: %v\n%s", err, msg)
 	}
 	if diff := cmp.Diff(readTree(t, os.DirFS(out)), readTree(t, os.DirFS("dist"))); diff != "" {
-		t.Errorf("dist is not what the sources give; run go generate ./server/internal/console (-sources +dist):\n%.2000s", diff)
+		t.Errorf("dist does not match the sources; run go generate ./server/internal/console (-sources +dist):\n%.2000s", diff)
 	}
 }
 

@@ -30,7 +30,7 @@ func TestLiveInBrowser(t *testing.T) {
 		"events arrive as they happen":                                  eventArrives,
 		"a burst of changes is read once more, not once each":           burst,
 		"a lost stream is admitted and resumed where it was":            resume,
-		"a reset reads everything anew":                                 reset,
+		"a reset reads everything again":                                reset,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -39,8 +39,8 @@ func TestLiveInBrowser(t *testing.T) {
 	}
 }
 
-// settled opens a path and waits until it is shown and live; it marks the document, so that a
-// reload would be noticed.
+// settled opens a path and waits until it is shown and live; it marks the document, so that a reload is
+// noticed.
 func (p *page) settled(path string, reads string) {
 	p.t.Helper()
 	p.visit(path)
@@ -52,7 +52,7 @@ func (p *page) settled(path string, reads string) {
 func (p *page) notReloaded() {
 	p.t.Helper()
 	if !eval[bool](p, `window.marker === true`) {
-		p.t.Error("the page was loaded anew")
+		p.t.Error("the page was loaded again")
 	}
 }
 

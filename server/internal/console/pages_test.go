@@ -133,7 +133,7 @@ func staleTarget(t *testing.T, p *page) {
 		t.Errorf("got target %q, want since when it is stale and for how long", row)
 	}
 	if strings.Contains(row, "Current") {
-		t.Errorf("got target %q, which claims health that nobody knows", row)
+		t.Errorf("got target %q, which shows an unknown health", row)
 	}
 	objects := eval[[]string](p, `[...document.querySelectorAll("table")[1].tBodies[0].rows].filter((tr) => tr.innerText.includes("edge-lyon")).map((tr) => tr.querySelector("td:nth-of-type(4) .badge").innerText)`)
 	if len(objects) != 3 {

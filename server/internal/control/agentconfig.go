@@ -11,17 +11,17 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
-// AgentConfigView is the configuration of an agent as users see it.
+// AgentConfigView is the configuration of an agent for users.
 type AgentConfigView struct {
 	fleet.AgentConfig
-	// RepositoryError says why the repository cannot be read; "" when it can.
+	// RepositoryError is why the repository cannot be read, or "".
 	RepositoryError string
-	// Declarations are those that hold, and those that were let go.
+	// Declarations are the current and the released ones.
 	Declarations []fleet.Declaration
 }
 
-// AgentConfig returns where the configuration of an agent is, and what became of it. An agent without
-// one is ErrNotFound.
+// AgentConfig returns the location of the configuration of an agent, and its state. An agent without one is
+// ErrNotFound.
 func (s *Service) AgentConfig(ctx context.Context, p auth.Principal, tenant, agent string) (AgentConfigView, error) {
 	var out AgentConfigView
 	err := s.store.View(ctx, func(tx store.Tx) error {
@@ -53,8 +53,8 @@ func viewConfig(ctx context.Context, tx store.Tx, a fleet.Agent) (AgentConfigVie
 	return out, err
 }
 
-// SetAgentConfig says in which repository the configuration of an agent is. What another one has
-// declared stays as it is until this one was read. The same repository again changes nothing.
+// SetAgentConfig sets the repository of the configuration of an agent. Deployments of the previous one stay
+// unchanged until the new one is read. The same repository again changes nothing.
 func (s *Service) SetAgentConfig(ctx context.Context, p auth.Principal, tenant, agent, repoURL string) (AgentConfigView, error) {
 	var out AgentConfigView
 	err := s.store.Update(ctx, func(tx store.Tx) error {
@@ -91,15 +91,14 @@ func (s *Service) setConfig(ctx context.Context, tx store.Tx, p auth.Principal, 
 	if err != nil && !errors.Is(err, store.ErrNotFound) {
 		return err
 	}
-	err = tx.AgentConfigs().Put(ctx, fleet.AgentConfig{TenantID: t.ID, AgentID: a.ID, RepositoryID: repo, Spec: 1, CreatedAt: s.cfg.Now()})
+	err = tx.AgentConfigs().Put(ctx, fleet.AgentConfig{TenantID: t.ID, AgentID: a.ID, RepositoryID: repo, SpecRevision: 1, CreatedAt: s.cfg.Now()})
 	if err != nil {
 		return err
 	}
 	return s.audit(ctx, tx, p, agentEvent("agent.config.set", a, "configuration in "+url))
 }
 
-// UnsetAgentConfig ends the configuration of an agent in Git. What it declared is let go: its objects
-// stay.
+// UnsetAgentConfig ends the configuration of an agent in Git. Its deployments are released: their objects stay.
 func (s *Service) UnsetAgentConfig(ctx context.Context, p auth.Principal, tenant, agent string) error {
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		t, err := administrable(ctx, tx, p, tenant)
@@ -122,14 +121,14 @@ func (s *Service) UnsetAgentConfig(ctx context.Context, p auth.Principal, tenant
 				return err
 			}
 		}
-		if err := dropPlaces(ctx, tx, t.ID, a.Name); err != nil {
+		if err := dropAgentEnvironments(ctx, tx, t.ID, a.Name); err != nil {
 			return err
 		}
 		return s.audit(ctx, tx, p, agentEvent("agent.config.unset", a, wording.Count(len(live), "deployment")+" let go"))
 	})
 }
 
-// liveDeclarations are what the file of an agent declares now.
+// liveDeclarations returns what the file of an agent declares now.
 func liveDeclarations(ctx context.Context, tx store.Tx, tenant fleet.TenantID, agent string) ([]fleet.Declaration, error) {
 	declared, err := tx.Declarations().OfAgent(ctx, tenant, agent)
 	var out []fleet.Declaration
@@ -141,12 +140,14 @@ func liveDeclarations(ctx context.Context, tx store.Tx, tenant fleet.TenantID, a
 	return out, err
 }
 
-// configWarning is what whoever looks at the agent should know of its configuration; "" when that is
-// nothing.
-func configWarning(c fleet.AgentConfig, repositoryError string) string {
+// configWarning returns why the newest configuration of an agent is not in force; zero if it is, or was not read yet.
+func configWarning(c fleet.AgentConfig, repositoryError string) fleet.Cause {
 	at := "configuration in Git (" + c.RepoURL + ")"
 	if repositoryError != "" {
-		return at + " cannot be read, and what was read before holds: " + repositoryError
+		return fleet.Cause{
+			Reason:  fleet.ReasonRepositoryUnreadable,
+			Message: at + " cannot be read, and the configuration that was read before stays in force: " + repositoryError,
+		}
 	}
 	switch c.State {
 	case fleet.ConfigInvalid, fleet.ConfigRefused:
@@ -154,24 +155,24 @@ func configWarning(c fleet.AgentConfig, repositoryError string) string {
 		if c.State == fleet.ConfigRefused {
 			what = "cannot be applied"
 		}
-		text := fmt.Sprintf("%s %s, and what was applied before holds", at, what)
+		text := fmt.Sprintf("%s %s, and the configuration that was applied before stays in force", at, what)
 		if len(c.Errors) > 0 {
 			text += ": " + c.Errors[0].String()
 		}
 		if more := len(c.Errors) - 1 + c.More; more > 0 {
 			text += fmt.Sprintf(" (and %d more)", more)
 		}
-		return text
+		return fleet.Cause{Reason: c.State.Reason(), Message: text}
 	case fleet.ConfigAbsent:
-		return at + " has no file for this agent"
+		return fleet.Cause{Reason: c.State.Reason(), Message: at + " has no file for this agent"}
 	default:
-		return ""
+		return fleet.Cause{}
 	}
 }
 
-// configWarnings are those of some agents of one tenant.
-func configWarnings(ctx context.Context, tx store.Tx, agents []fleet.Agent, ids []fleet.AgentID) (map[fleet.AgentID]string, error) {
-	out := map[fleet.AgentID]string{}
+// configWarnings returns the warnings of some agents of one tenant.
+func configWarnings(ctx context.Context, tx store.Tx, agents []fleet.Agent, ids []fleet.AgentID) (map[fleet.AgentID]fleet.Cause, error) {
+	out := map[fleet.AgentID]fleet.Cause{}
 	if len(agents) == 0 {
 		return out, nil
 	}
@@ -185,8 +186,8 @@ func configWarnings(ctx context.Context, tx store.Tx, agents []fleet.Agent, ids 
 	}
 	problems, err := tx.Repositories().Problems(ctx, agents[0].TenantID, repos)
 	for _, c := range configs {
-		if text := configWarning(c, problems[c.RepositoryID]); text != "" {
-			out[c.AgentID] = text
+		if w := configWarning(c, problems[c.RepositoryID]); !w.IsZero() {
+			out[c.AgentID] = w
 		}
 	}
 	return out, err

@@ -7,11 +7,11 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/control"
 )
 
-// A file that could not be applied is taken back: what is there again was applied before, and is not looked at as if
-// nothing had happened in between.
+// A file that could not be applied is reverted: the earlier file is applied again, although it was applied
+// before.
 func TestAFileThatIsTakenBackIsAppliedAgain(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.enroll(t, "paris")
 	quota := fleet.Quota{Deployments: 1}
 	ok(t, errIgnored(r.UpdateTenant(t.Context(), admin, "default", control.UpdateTenant{Quota: &quota}, control.Match{})))

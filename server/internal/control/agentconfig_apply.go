@@ -15,11 +15,11 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
-// configDoor is what the audit log has for changes that a file makes.
-const configDoor = "git"
+// configDoor is the API name in the audit log for changes by a file.
+const configComponent = "git"
 
-// applyConfig makes what an agent's file declares true, in one transaction: all of it, or nothing and
-// why not.
+// applyConfig applies what the file of an agent declares, in one transaction: completely, or not at all, with
+// the cause.
 func (s *Service) applyConfig(ctx context.Context, look reposync.ConfigFile) (reposync.ConfigResult, error) {
 	result, err := s.applyOnce(ctx, look)
 	var quota *quota.ExceededError
@@ -28,7 +28,7 @@ func (s *Service) applyConfig(ctx context.Context, look reposync.ConfigFile) (re
 	if !errors.As(err, &quota) && !errors.As(err, &held) && !errors.As(err, &invalid) {
 		return result, err
 	}
-	// Nothing was written: only that it could not be is.
+	// Only the failure is written.
 	look.State, look.Findings, look.More = fleet.ConfigRefused, []fleet.ConfigFinding{{Message: err.Error()}}, 0
 	if result, err = s.applyOnce(ctx, look); result == reposync.ConfigDone {
 		result = reposync.ConfigTryAgain
@@ -42,12 +42,12 @@ func (s *Service) applyOnce(ctx context.Context, look reposync.ConfigFile) (repo
 		result = reposync.ConfigDone
 		now, err := tx.AgentConfigs().Get(ctx, look.Config.TenantID, look.Config.AgentID)
 		if errors.Is(err, store.ErrNotFound) {
-			return nil // no longer anybody's configuration
+			return nil // no configuration any more
 		}
 		if err != nil {
 			return err
 		}
-		if was := look.Config; now.Spec != was.Spec || now.Commit != was.Commit || now.Live != was.Live || now.State != was.State {
+		if was := look.Config; now.SpecRevision != was.SpecRevision || now.Commit != was.Commit || now.Live != was.Live || now.State != was.State {
 			result = reposync.ConfigOvertaken
 			return nil
 		}
@@ -87,8 +87,8 @@ func (s *Service) applyLook(ctx context.Context, tx store.Tx, look reposync.Conf
 	return s.recordLook(ctx, tx, look, c, changed)
 }
 
-// recordLook writes what became of a file, when anything of it is new. That it was looked at at another commit is:
-// whoever has looked before, at an older one, sees by that that it was overtaken.
+// recordLook writes the result of reading a file, if anything is new. A new commit counts: a reader of an older
+// commit sees that it was overtaken.
 func (s *Service) recordLook(ctx context.Context, tx store.Tx, look reposync.ConfigFile, c fleet.AgentConfig, changed bool) error {
 	was := look.Config
 	c.State, c.File, c.Commit, c.ReadAt = look.State, look.Path, look.Commit, s.cfg.Now()
@@ -104,37 +104,37 @@ func (s *Service) recordLook(ctx context.Context, tx store.Tx, look reposync.Con
 	if same && (!changed || c.State != fleet.ConfigApplied) {
 		return nil
 	}
-	event := fleet.Event{TenantID: c.TenantID, Type: fleet.EventNormal, Agent: c.AgentName}
+	event := fleet.Event{TenantID: c.TenantID, Type: fleet.EventNormal, Reason: c.State.Reason(), Agent: c.AgentName}
 	where := fmt.Sprintf("%s at commit %.12s", c.RepoURL, c.Commit)
 	switch c.State {
 	case fleet.ConfigApplied:
-		event.Reason, event.Message = "ConfigApplied", fmt.Sprintf("%s of %s declares %s", c.File, where, wording.Count(c.Declares, "deployment"))
+		event.Message = fmt.Sprintf("%s of %s declares %s", c.File, where, wording.Count(c.Declares, "deployment"))
 	case fleet.ConfigAbsent:
-		event.Reason, event.Message = "ConfigAbsent", where+" has no file for this agent: nothing is declared"
+		event.Message = where + " has no file for this agent: nothing is declared"
 	default:
-		event.Type, event.Reason = fleet.EventWarning, fleet.Reason("Config"+string(c.State))
-		event.Message = configWarning(c, "")
+		event.Type = fleet.EventWarning
+		event.Message = configWarning(c, "").Message
 	}
 	return s.tell(ctx, tx, event)
 }
 
-// reconcileConfig applies the difference between what is declared and what was. What did not change is
-// not touched.
+// reconcileConfig applies the difference between the declared and the existing deployments. Unchanged ones are
+// not written.
 func (s *Service) reconcileConfig(ctx context.Context, tx store.Tx, t fleet.Tenant, look reposync.ConfigFile, want []wantedDeployment) (bool, error) {
 	c := look.Config
-	p := auth.Principal{Name: fmt.Sprintf("the configuration of agent %q at commit %.12s", c.AgentName, look.Commit), Door: configDoor}
+	p := auth.Principal{Name: fmt.Sprintf("the configuration of agent %q at commit %.12s", c.AgentName, look.Commit), Component: configComponent}
 	declared, err := tx.Declarations().OfAgent(ctx, t.ID, c.AgentName)
 	if err != nil {
 		return false, err
 	}
 	if len(want) > 0 {
-		if err := s.ensurePlace(ctx, tx, t.ID, placeOf(c.AgentName), c.AgentName); err != nil {
+		if err := s.ensureAgentEnvironment(ctx, tx, t.ID, environmentOfAgent(c.AgentName), c.AgentName); err != nil {
 			return false, err
 		}
 	}
 	changed := false
 	listed := map[fleet.DeploymentID]bool{}
-	// What leaves the file may have moved to what the same commit declares, or changes in the same repository.
+	// Objects that leave the file may move to deployments of the same commit, or change in the same repository.
 	scope := rollout.CommitScope{Pending: c.RepositoryID}
 	for _, w := range want {
 		d, differs, err := s.declare(ctx, tx, p, t, look, w)
@@ -161,10 +161,10 @@ func (s *Service) reconcileConfig(ctx context.Context, tx store.Tx, t fleet.Tena
 	if !changed {
 		return false, nil
 	}
-	return true, dropPlaces(ctx, tx, t.ID, c.AgentName)
+	return true, dropAgentEnvironments(ctx, tx, t.ID, c.AgentName)
 }
 
-// declare makes one deployment what the file says.
+// declare creates or updates one deployment from the file.
 func (s *Service) declare(
 	ctx context.Context, tx store.Tx, p auth.Principal, t fleet.Tenant, look reposync.ConfigFile, w wantedDeployment,
 ) (fleet.Deployment, bool, error) {
@@ -208,15 +208,15 @@ func (s *Service) createDeclared(
 	ctx context.Context, tx store.Tx, p auth.Principal, t fleet.Tenant, c fleet.AgentConfig, w wantedDeployment,
 ) (fleet.Deployment, error) {
 	d := w.deployment
-	d.ID, d.TenantID, d.Spec, d.CreatedAt = fleet.NewDeploymentID(), t.ID, 1, s.cfg.Now()
+	d.ID, d.TenantID, d.SpecRevision, d.CreatedAt = fleet.NewDeploymentID(), t.ID, 1, s.cfg.Now()
 	if err := s.borrowCredential(ctx, tx, t, c, w); err != nil {
 		return d, err
 	}
 	return d, s.create(ctx, tx, p, t, d)
 }
 
-// borrowCredential lets a project of GitLab's that is new here be read as the repository is whose file
-// names it. Both are on one host: the secret is told to nobody new.
+// borrowCredential gives a new GitLab project the credential of the repository of the file. Both are on one
+// host, so the secret is sent to no new host.
 func (s *Service) borrowCredential(ctx context.Context, tx store.Tx, t fleet.Tenant, c fleet.AgentConfig, w wantedDeployment) error {
 	if !w.beside {
 		return nil
@@ -241,8 +241,8 @@ func (s *Service) borrowCredential(ctx context.Context, tx store.Tx, t fleet.Ten
 	if err != nil {
 		return err
 	}
-	if len(known) == 0 { // else it has a policy of its own already, which holds for every spelling
-		// Who has to sign the file has to sign what it names.
+	if len(known) == 0 { // otherwise it has its own policy already, which applies to every spelling
+		// The signers of the file must also sign the repositories that it names.
 		if err := tx.Repositories().SetPolicy(ctx, t.ID, id, config.Submodules, config.Signers); err != nil {
 			return err
 		}

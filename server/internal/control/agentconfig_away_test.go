@@ -10,10 +10,10 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// refresh looks at every repository now.
-func (r *room) refresh(t *testing.T) {
+// refresh reads every repository now.
+func (r *replica) refresh(t *testing.T) {
 	t.Helper()
-	repos, err := r.Repositories(t.Context(), admin, "default", store.Page{})
+	repos, err := r.Repositories(t.Context(), admin, "default", store.RepositoryFilter{})
 	ok(t, err)
 	for _, repo := range repos {
 		ok(t, r.RefreshRepository(t.Context(), admin, "default", repo.ID))
@@ -23,7 +23,7 @@ func (r *room) refresh(t *testing.T) {
 // covers: F1 (a repository that cannot be read means nothing)
 func TestAVanishedRepositoryChangesNothing(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.enroll(t, "paris")
 	first := r.push(t, map[string]string{kedgeFile("paris"): declares("web!"), "web/cm.yaml": configMap("web", "1")})
 	r.configure(t, "paris")
@@ -43,16 +43,21 @@ func TestAVanishedRepositoryChangesNothing(t *testing.T) {
 			return nil
 		})
 		wantDeclared(t, c, "web")
+		agent, err := r.Agent(t.Context(), admin, "default", "paris")
+		ok(t, err)
+		if agent.ConfigWarning.Reason != fleet.ReasonRepositoryUnreadable {
+			t.Errorf("with a repository that %s the warning is %+v", name, agent.ConfigWarning)
+		}
 		after := r.await(t, "paris.web", func(control.DeploymentView) error { return nil })
 		if after.Targets[0].Desired.Version != before.Targets[0].Desired.Version {
-			t.Errorf("with a repository that %s web was told %+v", name, after.Targets[0].Desired)
+			t.Errorf("with a repository that %s web got %+v", name, after.Targets[0].Desired)
 		}
 	}
 }
 
 func TestWhileSuspendedNothingIsLetGo(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.enroll(t, "paris")
 	first := r.push(t, map[string]string{kedgeFile("paris"): declares("web", "db!"), "web/cm.yaml": configMap("web", "1"), "db/cm.yaml": configMap("db", "1")})
 	r.configure(t, "paris")
@@ -63,7 +68,7 @@ func TestWhileSuspendedNothingIsLetGo(t *testing.T) {
 	c := r.awaitConfig(t, "paris", inState(fleet.ConfigRefused, second))
 	wantDeclared(t, c, "db", "web")
 	if !strings.Contains(c.Errors[0].Message, "holidays") && !strings.Contains(c.Errors[0].Message, "suspended") {
-		t.Errorf("got errors %v, want one that says what is suspended", c.Errors)
+		t.Errorf("got errors %v, want one with the suspension", c.Errors)
 	}
 	ok(t, errIgnored(r.ResumeEnvironment(t.Context(), admin, "default", "agent.paris")))
 	r.refresh(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store/sqlite/sqlitetest"
 )
 
-// filed is a Git in which the file of agent paris is what a test says, by the first letter of a commit.
+// filed is a Git in which the test sets the file of agent paris, by the first letter of a commit.
 type filed struct {
 	scripted
 	files map[string]string
@@ -48,7 +48,7 @@ func configured(t *testing.T, git Git) (*Service, fleet.Repository) {
 	return s, repos[0]
 }
 
-// lookAtConfig reads the file at a commit as the leader of the repository does, without applying it yet.
+// lookAtConfig reads the file at a commit like the leader of the repository, without applying it.
 func lookAtConfig(t *testing.T, s *Service, repo fleet.Repository, commit string) reposync.ConfigFile {
 	t.Helper()
 	var configs []fleet.AgentConfig
@@ -79,8 +79,8 @@ func applyLook(t *testing.T, s *Service, look reposync.ConfigFile, want reposync
 	}
 }
 
-// A leader was slow and has lost its lock after it had read a file that is no more. Its successor finds the file as it
-// was before, so that there is nothing to apply: the file in between must not come back all the same.
+// A slow leader lost its lock after it had read a file that no longer exists. Its successor finds the earlier
+// file, so there is nothing to apply: the file in between must not be applied afterwards.
 func TestALeaderThatWasOvertakenAppliesNoOlderFile(t *testing.T) {
 	t.Parallel()
 	same := "deployments:\n- name: web\n"
@@ -96,7 +96,8 @@ func TestALeaderThatWasOvertakenAppliesNoOlderFile(t *testing.T) {
 	}
 }
 
-// Who has to sign the file of an agent has to sign what it names too. What is known already has its own policy.
+// The signers of the file of an agent must also sign the repositories that it names. Known repositories have
+// their own policy.
 func TestANamedProjectInheritsWhoHasToSign(t *testing.T) {
 	t.Parallel()
 	s, repo := configured(t, &filed{path: agentconfig.GitLabPath("paris"), files: map[string]string{
@@ -126,7 +127,7 @@ func TestANamedProjectInheritsWhoHasToSign(t *testing.T) {
 	}
 }
 
-// costTx counts what is done to a database, and how many agents are read.
+// costTx counts the operations on a database, and the agents that are read.
 type costTx struct {
 	store.Tx
 	listed, targets *int
@@ -172,7 +173,8 @@ func (s *costStore) Update(ctx context.Context, fn func(tx store.Tx) error) erro
 	return s.Store.Update(ctx, func(tx store.Tx) error { return fn(costTx{tx, &s.agents, &s.targets}) })
 }
 
-// A file costs what it declares, however large the fleet is: its deployments go to its own agent alone.
+// The cost of a file depends on its declarations, not on the size of the fleet: its deployments go to its own
+// agent only.
 func TestAFileOfManyDeploymentsLooksAtItsOwnAgentAlone(t *testing.T) {
 	t.Parallel()
 	const many = 500

@@ -11,7 +11,7 @@ import (
 // covers: F1 (every mistake of a file is told at once)
 func TestAllMistakesOfAFileAreToldAtOnce(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.enroll(t, "paris")
 	r.configure(t, "paris")
 	commit := r.push(t, map[string]string{kedgeFile("paris"): `deployments:

@@ -9,10 +9,10 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// maxProjects bounds a tenant's map: it is read whenever a file is.
+// maxProjects limits the projects of a tenant: they are read with every file.
 const maxProjects = 10_000
 
-// GitLabProjects lists what a tenant has said of where projects are that files of GitLab's name.
+// GitLabProjects lists the URLs of the GitLab projects of a tenant.
 func (s *Service) GitLabProjects(ctx context.Context, p auth.Principal, tenant string, page store.Page) ([]fleet.GitLabProject, error) {
 	var out []fleet.GitLabProject
 	err := s.store.View(ctx, func(tx store.Tx) error {
@@ -26,7 +26,7 @@ func (s *Service) GitLabProjects(ctx context.Context, p auth.Principal, tenant s
 	return out, err
 }
 
-// SetGitLabProject says where a project is. Files that name it are read again.
+// SetGitLabProject sets the URL of a project. Files that name it are read again.
 func (s *Service) SetGitLabProject(ctx context.Context, p auth.Principal, tenant, project, repoURL string) (fleet.GitLabProject, error) {
 	if problem := agentconfig.CheckProject(project); problem != "" {
 		return fleet.GitLabProject{}, fleet.Invalid("path.project", "%q %s", project, problem)
@@ -47,7 +47,7 @@ func (s *Service) SetGitLabProject(ctx context.Context, p auth.Principal, tenant
 			return err
 		}
 		if len(known) >= maxProjects {
-			return fleet.Conflict("tenant %q has %d projects of GitLab's mapped already: remove some", t.Name, maxProjects)
+			return fleet.Conflict("tenant %q already has %d GitLab projects: remove some", t.Name, maxProjects)
 		}
 		if err := tx.GitLabProjects().Put(ctx, out); err != nil {
 			return err
@@ -57,8 +57,8 @@ func (s *Service) SetGitLabProject(ctx context.Context, p auth.Principal, tenant
 	return out, err
 }
 
-// UnsetGitLabProject forgets where a project is. What runs of it goes on: a file that names it is refused
-// from then on, and what it declared before holds.
+// UnsetGitLabProject deletes the URL of a project. Running deployments are not affected: a file that names it
+// is refused from then on, and its previous state stays in force.
 func (s *Service) UnsetGitLabProject(ctx context.Context, p auth.Principal, tenant, project string) error {
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		t, err := administrable(ctx, tx, p, tenant)

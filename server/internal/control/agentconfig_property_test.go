@@ -23,14 +23,14 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// fileModel is what should be true of the file of an agent.
+// fileModel is the model of the file of an agent.
 type fileModel struct {
 	declared map[string]bool // by name: whether it is to be pruned when it leaves
 	released map[string]bool
 	pruned   map[string]int // how often each was deleted on purpose
 }
 
-// leave is what becomes of those that a version does not have.
+// leave handles the deployments that a version does not have.
 func (m *fileModel) leave(keep map[string]bool, list bool) {
 	for name, prune := range m.declared {
 		if _, ok := keep[name]; ok {
@@ -50,7 +50,7 @@ func (m *fileModel) leave(keep map[string]bool, list bool) {
 
 // fileWorld runs random versions of a file against the model.
 type fileWorld struct {
-	*room
+	*replica
 	db    *testDatabase
 	dir   string
 	model fileModel
@@ -58,7 +58,7 @@ type fileWorld struct {
 	steps int
 }
 
-// version makes the next version of the file, and what it means.
+// version creates the next version of the file, and its meaning.
 func (w *fileWorld) version(rng *rand.Rand) string {
 	kind := rng.IntN(7)
 	w.wrong = kind == 2
@@ -92,8 +92,8 @@ func (w *fileWorld) version(rng *rand.Rand) string {
 	return declares(names...)
 }
 
-// step changes the file, and waits until it was looked at: the file of another agent, which is looked at
-// later, tells.
+// step changes the file, and waits until it was read: the file of another agent, which is read later, shows
+// that.
 func (w *fileWorld) step(t *testing.T, rng *rand.Rand) {
 	t.Helper()
 	w.steps++
@@ -105,7 +105,7 @@ func (w *fileWorld) step(t *testing.T, rng *rand.Rand) {
 func (w *fileWorld) restart(t *testing.T) {
 	t.Helper()
 	w.kill()
-	w.room.store = w.db.open(t)
+	w.replica.store = w.db.open(t)
 	w.start(t, filepath.Join(w.dir, fmt.Sprint("git-", w.steps)), control.Config{
 		Key: []byte(strings.Repeat("k", 32)), Version: "test", PollInterval: time.Hour, Log: slog.New(slog.DiscardHandler),
 	})
@@ -159,7 +159,7 @@ func (w *fileWorld) check(t *testing.T) {
 		case !d.DeletedAt.IsZero():
 			got.pruned[name]++
 		case d.Declared == nil:
-			t.Errorf("%s is declared by nobody", d.Name)
+			t.Errorf("%s is not declared", d.Name)
 		case d.Declared.ReleasedAt.IsZero():
 			got.declared[name] = d.Declared.Prune
 		default:
@@ -169,7 +169,7 @@ func (w *fileWorld) check(t *testing.T) {
 	if diff := cmp.Diff(w.model, got, cmp.AllowUnexported(fileModel{}), cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("after step %d deployments differ (-want +got):\n%s", w.steps, diff)
 	}
-	ok(t, w.room.store.View(t.Context(), func(tx store.Tx) error {
+	ok(t, w.replica.store.View(t.Context(), func(tx store.Tx) error {
 		for _, d := range list {
 			targets, err := tx.Targets().OfDeployment(t.Context(), d.TenantID, d.ID)
 			if err != nil {
@@ -177,7 +177,7 @@ func (w *fileWorld) check(t *testing.T) {
 			}
 			for _, target := range targets {
 				if target.Desired.Tombstone && d.DeletedAt.IsZero() {
-					t.Errorf("after step %d %s has a tombstone that nobody asked for", w.steps, d.Name)
+					t.Errorf("after step %d %s has a tombstone without a request", w.steps, d.Name)
 				}
 			}
 		}
@@ -185,14 +185,14 @@ func (w *fileWorld) check(t *testing.T) {
 	}))
 }
 
-// covers: F1, F2 (whatever is pushed: what is declared is what the newest valid file says, and nothing is
-// deleted that no file said should be)
+// covers: F1, F2 (for any push: the newest valid file determines the declarations, and nothing is deleted
+// unless a file demands it)
 func TestRandomFilesDeclareWhatTheySayAndDeleteNothingElse(t *testing.T) {
 	t.Parallel()
 	testkit.Seeds(t, []uint64{0, 1, 2, 3}, func(t *testing.T, seed uint64) {
 		t.Parallel()
 		db := newSQLite(t)
-		w := &fileWorld{room: newRooms(t, db, 1, control.Config{})[0], db: db, dir: t.TempDir(), model: fileModel{
+		w := &fileWorld{replica: newReplicas(t, db, 1, control.Config{})[0], db: db, dir: t.TempDir(), model: fileModel{
 			declared: map[string]bool{}, released: map[string]bool{}, pruned: map[string]int{}}}
 		w.enroll(t, "paris")
 		w.enroll(t, "zeta")

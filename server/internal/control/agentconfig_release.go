@@ -13,9 +13,9 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// undeclare ends a deployment that a file no longer lists. Its objects are deleted only if the same
-// file of the same repository said so while it listed it, and now lists others, or expressly none; and never
-// while an agent is ahead of the server, or may be.
+// undeclare ends a deployment that a file no longer lists. Its objects are deleted only if the same file of the
+// same repository demanded it while it listed the deployment, and now lists others, or explicitly none; and
+// never while an agent is ahead of the server, or may be.
 func (s *Service) undeclare(ctx context.Context, tx store.Tx, p auth.Principal, t fleet.Tenant, look reposync.ConfigFile, d fleet.Declaration) error {
 	stated := d.Prune && d.RepoURL == look.Config.RepoURL && d.File == look.Path
 	if !stated || look.State != fleet.ConfigApplied || !look.File.Lists {
@@ -31,7 +31,7 @@ func (s *Service) undeclare(ctx context.Context, tx store.Tx, p auth.Principal, 
 		return err
 	}
 	if slices.ContainsFunc(targets, s.planner.Ahead) {
-		// What was said of pruning may be as old as the backup that was restored.
+		// The prune setting may be as old as the restored backup.
 		return s.releaseDeclared(ctx, tx, p, t, d, fmt.Sprintf("%s of %s does not declare it, and its agent is ahead of the server", d.File, d.RepoURL))
 	}
 	if err := tx.Declarations().Remove(ctx, t.ID, d.DeploymentID); err != nil {
@@ -41,7 +41,7 @@ func (s *Service) undeclare(ctx context.Context, tx store.Tx, p auth.Principal, 
 	return err
 }
 
-// releaseDeclared lets a deployment go: its objects stay, and it stays listed until it is declared again or
+// releaseDeclared releases a deployment: its objects stay, and it stays listed until it is declared again or
 // deleted.
 func (s *Service) releaseDeclared(ctx context.Context, tx store.Tx, p auth.Principal, t fleet.Tenant, by fleet.Declaration, why string) error {
 	was, err := tx.Deployments().Get(ctx, t.ID, by.DeploymentID)
@@ -49,14 +49,14 @@ func (s *Service) releaseDeclared(ctx context.Context, tx store.Tx, p auth.Princ
 		return err
 	}
 	d := was
-	d.Environment = limboOf(by.AgentName)
-	if err := s.ensurePlace(ctx, tx, t.ID, d.Environment, nobody); err != nil {
+	d.Environment = environmentOfReleased(by.AgentName)
+	if err := s.ensureAgentEnvironment(ctx, tx, t.ID, d.Environment, noAgent); err != nil {
 		return err
 	}
 	if err := s.move(ctx, tx, t, was, &d); err != nil {
 		return err
 	}
-	// It is let go at once, whatever its source is, and what waited for its source is let go with it.
+	// It is released immediately, independent of its source, and its pending spec is dropped.
 	if err := tx.PendingSpecs().Remove(ctx, t.ID, d.ID); err != nil {
 		return err
 	}
@@ -67,17 +67,17 @@ func (s *Service) releaseDeclared(ctx context.Context, tx store.Tx, p auth.Princ
 	return tx.Declarations().Put(ctx, by)
 }
 
-// releaseAll lets go of what the file of an agent declares that is about to be deleted. Its targets are
-// detached with it, whatever is suspended: nobody is left to be told anything.
+// releaseAll releases the declared deployments of an agent that is about to be deleted. Its targets are
+// detached with it, even during a suspension: no agent is left to get anything.
 func (s *Service) releaseAll(ctx context.Context, tx store.Tx, a fleet.Agent) error {
 	live, err := liveDeclarations(ctx, tx, a.TenantID, a.Name)
 	if err != nil || len(live) == 0 {
 		return err
 	}
-	if err := s.ensurePlace(ctx, tx, a.TenantID, limboOf(a.Name), nobody); err != nil {
+	if err := s.ensureAgentEnvironment(ctx, tx, a.TenantID, environmentOfReleased(a.Name), noAgent); err != nil {
 		return err
 	}
-	env, err := environmentByName(ctx, tx, a.TenantID, limboOf(a.Name))
+	env, err := environmentByName(ctx, tx, a.TenantID, environmentOfReleased(a.Name))
 	if err != nil {
 		return err
 	}
@@ -101,5 +101,5 @@ func (s *Service) releaseAll(ctx context.Context, tx store.Tx, a fleet.Agent) er
 			return err
 		}
 	}
-	return dropPlaces(ctx, tx, a.TenantID, a.Name)
+	return dropAgentEnvironments(ctx, tx, a.TenantID, a.Name)
 }

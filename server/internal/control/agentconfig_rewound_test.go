@@ -17,8 +17,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// awaitGiven waits until a deployment that has one target has given it a version that check is content with.
-func (r *room) awaitGiven(t *testing.T, name string, check func(fleet.Desired) bool) fleet.Target {
+// awaitGiven waits until check accepts the version of the only target of a deployment.
+func (r *replica) awaitGiven(t *testing.T, name string, check func(fleet.Desired) bool) fleet.Target {
 	t.Helper()
 	d := r.await(t, name, func(d control.DeploymentView) error {
 		if len(d.Targets) != 1 || d.Targets[0].Desired.Digest == "" || !check(d.Targets[0].Desired) {
@@ -29,13 +29,13 @@ func (r *room) awaitGiven(t *testing.T, name string, check func(fleet.Desired) b
 	return d.Targets[0].Target
 }
 
-// Invariant 4: a backup is restored in which a file wants its deployment deleted when it leaves it. Since then the file
-// has said otherwise, and has left it. The repository of the deployment is read first, so that its target is
-// no longer behind when the file is read.
+// Invariant 4: a restored backup has a file that demands the deletion of its deployment when it no longer lists
+// it. Since then the file has changed that, and no longer lists it. The repository of the deployment is read
+// first, so that its target is up to date when the file is read.
 func TestWhatAFileHasLeftSinceABackupIsLetGoAndNotDeleted(t *testing.T) {
 	t.Parallel()
 	db := newSQLite(t)
-	r := newRooms(t, db, 1, control.Config{})[0]
+	r := newReplicas(t, db, 1, control.Config{})[0]
 	paris := r.enroll(t, "paris")
 	app, err := r.git.CreateHosted("web")
 	ok(t, err)
@@ -58,7 +58,7 @@ func TestWhatAFileHasLeftSinceABackupIsLetGoAndNotDeleted(t *testing.T) {
 	})
 	held := r.awaitGiven(t, "paris.web", func(d fleet.Desired) bool { return d.Epoch > before.Desired.Epoch })
 	if !held.Desired.HoldPrune {
-		t.Fatalf("after the restore it was given %+v", held.Desired)
+		t.Fatalf("after the restore it got %+v", held.Desired)
 	}
 	r.report(t, paris, held, fleet.SyncSynced)
 
@@ -67,8 +67,8 @@ func TestWhatAFileHasLeftSinceABackupIsLetGoAndNotDeleted(t *testing.T) {
 	r.awaitLetGo(t, "paris.web")
 }
 
-// awaitLetGo waits until what a file has declared is let go, with its objects where they are.
-func (r *room) awaitLetGo(t *testing.T, name string) {
+// awaitLetGo waits until a declared deployment is released, with its objects in place.
+func (r *replica) awaitLetGo(t *testing.T, name string) {
 	t.Helper()
 	testkit.Eventually(t, patience, func(ctx context.Context) error {
 		d, err := r.Deployment(ctx, admin, "default", name)
@@ -85,10 +85,10 @@ func (r *room) awaitLetGo(t *testing.T, name string) {
 	})
 }
 
-// Once the file was read again it counts what it says: an agent that was ahead costs nobody their wish.
+// After the file is read again, its content counts: an agent that was ahead does not change that.
 func TestAFileThatIsReadAgainAfterARewindMayDelete(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	paris := r.enroll(t, "paris")
 	first := r.push(t, map[string]string{kedgeFile("paris"): declares("web!"), "web/cm.yaml": configMap("web", "1")})
 	r.configure(t, "paris")

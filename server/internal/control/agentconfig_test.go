@@ -47,14 +47,14 @@ func manifests(names ...string) map[string]string {
 	return out
 }
 
-func (r *room) configure(t *testing.T, agent string) {
+func (r *replica) configure(t *testing.T, agent string) {
 	t.Helper()
 	_, err := r.SetAgentConfig(t.Context(), admin, "default", agent, r.url)
 	ok(t, err)
 }
 
-// awaitConfig waits until check is content with the configuration of an agent.
-func (r *room) awaitConfig(t *testing.T, agent string, check func(control.AgentConfigView) error) control.AgentConfigView {
+// awaitConfig waits until check accepts the configuration of an agent.
+func (r *replica) awaitConfig(t *testing.T, agent string, check func(control.AgentConfigView) error) control.AgentConfigView {
 	t.Helper()
 	var c control.AgentConfigView
 	testkit.Eventually(t, patience, func(ctx context.Context) (err error) {
@@ -75,7 +75,7 @@ func inState(state fleet.ConfigState, commit string) func(control.AgentConfigVie
 	}
 }
 
-// declared is what the file of an agent declares, and what it has let go of with a dash before it.
+// declared returns the declared deployments of an agent, and the released ones with a dash.
 func declared(c control.AgentConfigView) []string {
 	out := []string{}
 	for _, d := range c.Declarations {
@@ -100,7 +100,7 @@ func wantDeclared(t *testing.T, c control.AgentConfigView, want ...string) {
 func TestAFileDeclaresDeploymentsOfItsAgent(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, db *testDatabase) {
-		r := newRooms(t, db, 1, control.Config{})[0]
+		r := newReplicas(t, db, 1, control.Config{})[0]
 		paris := r.enroll(t, "paris")
 		r.enroll(t, "oslo")
 		r.push(t, manifests("web", "db"))
@@ -120,15 +120,15 @@ func TestAFileDeclaresDeploymentsOfItsAgent(t *testing.T) {
 		wantDeclared(t, r.awaitConfig(t, "paris", inState(fleet.ConfigApplied, second)), "-db", "cache", "web")
 		r.await(t, "paris.cache", atCommit(second))
 		again := r.await(t, "paris.web", func(control.DeploymentView) error { return nil })
-		if again.Spec != web.Spec || again.Targets[0].Desired.Version != web.Targets[0].Desired.Version {
+		if again.SpecRevision != web.SpecRevision || again.Targets[0].Desired.Version != web.Targets[0].Desired.Version {
 			t.Errorf("web was disturbed: %+v became %+v", web.Targets[0].Desired, again.Targets[0].Desired)
 		}
 		gone := r.await(t, "paris.db", func(control.DeploymentView) error { return nil })
 		if want := gone.Targets[0].Desired; !want.Detached || want.Tombstone {
-			t.Errorf("db left the file, and its target is told %+v, want to let its objects go", want)
+			t.Errorf("db left the file, and its target got %+v, want it detached", want)
 		}
 
-		// What comes back goes on with the target that it had.
+		// A deployment that is declared again continues with its target.
 		third := r.push(t, map[string]string{kedgeFile("paris"): declares("web", "db")})
 		wantDeclared(t, r.awaitConfig(t, "paris", inState(fleet.ConfigApplied, third)), "-cache", "db", "web")
 		back := r.await(t, "paris.db", func(d control.DeploymentView) error {
@@ -152,26 +152,26 @@ func TestAWrongFileLeavesTheOldOneLive(t *testing.T) {
 		state  fleet.ConfigState
 		want   string // part of the error
 	}{
-		"unknown key": {"", map[string]string{kedgeFile("paris"): "deployments:\n- name: web\n  prune: x\n"}, fleet.ConfigInvalid, "line 3: deployments[0].prune: is not known here"},
+		"unknown key": {"", map[string]string{kedgeFile("paris"): "deployments:\n- name: web\n  prune: x\n"}, fleet.ConfigInvalid, "line 3: deployments[0].prune: is not a known key"},
 		"leaves the tree": {"what only the server can check is named by field too", map[string]string{kedgeFile("paris"): "deployments:\n- name: web\n  source: {path: ../x}\n"},
 			fleet.ConfigInvalid, "line 3: deployments[0].source.path: "},
 		"two files": {"", map[string]string{gitLabFile("paris"): ""}, fleet.ConfigInvalid, "there are two files"},
 		"too big":   {"", map[string]string{kedgeFile("paris"): strings.Repeat("#", 128<<10+1)}, fleet.ConfigInvalid, "more than 131072 bytes"},
 		"a link": {"it would lead elsewhere", map[string]string{kedgeFile("paris"): gitserver.Symlink("../../../web/cm.yaml")},
-			fleet.ConfigInvalid, "is not a usual file"},
+			fleet.ConfigInvalid, "is not a regular file"},
 		"singular folder": {"an article of GitLab's says so", map[string]string{kedgeFile("paris"): gitserver.Deleted, ".gitlab/agent/paris/config.yaml": "gitops: {}"},
 			fleet.ConfigInvalid, "the folder is .gitlab/agents"},
 		"another ending": {"", map[string]string{kedgeFile("paris"): gitserver.Deleted, ".kedge/agents/paris/config.yml": ""},
-			fleet.ConfigInvalid, "name it config.yaml"},
-		"a number that nobody knows": {"", map[string]string{kedgeFile("paris"): gitserver.Deleted, gitLabFile("paris"): "gitops:\n  manifest_projects:\n  - id: '42'\n"},
-			fleet.ConfigInvalid, "line 3: gitops.manifest_projects[0].id: it is not known where project 42 is"},
+			fleet.ConfigInvalid, "rename it to config.yaml"},
+		"an unknown number": {"", map[string]string{kedgeFile("paris"): gitserver.Deleted, gitLabFile("paris"): "gitops:\n  manifest_projects:\n  - id: '42'\n"},
+			fleet.ConfigInvalid, "line 3: gitops.manifest_projects[0].id: the URL of project 42 is unknown"},
 		"a project twice": {"by its path and as the default", map[string]string{kedgeFile("paris"): gitserver.Deleted, gitLabFile("paris"): "gitops:\n  manifest_projects:\n  - {}\n  - id: x/y\n"},
 			fleet.ConfigInvalid, ""},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRoom(t)
+			r := newReplica(t)
 			r.enroll(t, "paris")
 			first := r.push(t, map[string]string{kedgeFile("paris"): declares("web!"), "web/cm.yaml": configMap("web", "1")})
 			r.configure(t, "paris")
@@ -179,7 +179,7 @@ func TestAWrongFileLeavesTheOldOneLive(t *testing.T) {
 			before := r.await(t, "paris.web", atCommit(first))
 			if tt.want == "" { // the repository of the file, under its other name
 				ok(t, errIgnored(r.SetGitLabProject(t.Context(), admin, "default", "x/y", r.url)))
-				tt.want = "the same repository as gitops.manifest_projects[0]"
+				tt.want = "the repository is the same as gitops.manifest_projects[0]"
 			}
 
 			second := r.push(t, tt.files)
@@ -192,16 +192,19 @@ func TestAWrongFileLeavesTheOldOneLive(t *testing.T) {
 				t.Errorf("live is %s, want %s", c.Live, first)
 			}
 			after := r.await(t, "paris.web", func(control.DeploymentView) error { return nil })
-			if after.Targets[0].Desired.Tombstone || after.Targets[0].Desired.Detached || after.Spec != before.Spec {
+			if after.Targets[0].Desired.Tombstone || after.Targets[0].Desired.Detached || after.SpecRevision != before.SpecRevision {
 				t.Errorf("web was touched: %+v", after.Targets[0].Desired)
 			}
 			agent, err := r.Agent(t.Context(), admin, "default", "paris")
 			ok(t, err)
-			if !slices.ContainsFunc(agent.Warnings, func(w string) bool { return strings.Contains(w, tt.want) }) {
-				t.Errorf("warnings of the agent are %q, want one with %q", agent.Warnings, tt.want)
+			if c := agent.Conditions(); len(c) != 2 || c[1].Type != fleet.ConditionConfigReady || c[1].Status != fleet.ConditionFalse || c[1].Reason != tt.state.Reason() {
+				t.Errorf("conditions of the agent are %+v, want ConfigReady False with the reason %s", c, tt.state.Reason())
+			}
+			if !slices.ContainsFunc(agent.Warnings, func(w fleet.Cause) bool { return w.Reason == tt.state.Reason() && strings.Contains(w.Message, tt.want) }) {
+				t.Errorf("warnings of the agent are %+v, want one with %q", agent.Warnings, tt.want)
 			}
 
-			// A file that is right again is applied at once.
+			// A fixed file is applied immediately.
 			clean := map[string]string{kedgeFile("paris"): declares("web")}
 			for name := range tt.files {
 				if name != kedgeFile("paris") {
@@ -221,41 +224,41 @@ func TestObjectsAreDeletedOnlyWhenTheFileSaidSo(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
 		reason string
-		change func(t *testing.T, r *room)
+		change func(t *testing.T, r *replica)
 		gone   bool // it has a tombstone or is gone
 	}{
-		"left out": {"it was said while it was listed", func(t *testing.T, r *room) {
+		"left out": {"it was said while it was listed", func(t *testing.T, r *replica) {
 			r.push(t, map[string]string{kedgeFile("paris"): declares("other")})
 		}, true},
-		"left out of a list that is empty": {"an empty list is a list", func(t *testing.T, r *room) {
+		"left out of a list that is empty": {"an empty list is a list", func(t *testing.T, r *replica) {
 			r.push(t, map[string]string{kedgeFile("paris"): declares()})
 		}, true},
-		"the file is empty": {"nothing was said", func(t *testing.T, r *room) {
+		"the file is empty": {"nothing was said", func(t *testing.T, r *replica) {
 			r.push(t, map[string]string{kedgeFile("paris"): "# nothing\n"})
 		}, false},
-		"the file is gone": {"", func(t *testing.T, r *room) {
+		"the file is gone": {"", func(t *testing.T, r *replica) {
 			r.push(t, map[string]string{kedgeFile("paris"): gitserver.Deleted})
 		}, false},
-		"another file": {"GitLab's never said so", func(t *testing.T, r *room) {
+		"another file": {"GitLab's never said so", func(t *testing.T, r *replica) {
 			r.push(t, map[string]string{kedgeFile("paris"): gitserver.Deleted, gitLabFile("paris"): "gitops: {manifest_projects: []}"})
 		}, false},
-		"the setting is gone": {"", func(t *testing.T, r *room) {
+		"the setting is gone": {"", func(t *testing.T, r *replica) {
 			ok(t, r.UnsetAgentConfig(t.Context(), admin, "default", "paris"))
 		}, false},
-		"another repository": {"what one said does not count in another", func(t *testing.T, r *room) {
+		"another repository": {"what one said does not count in another", func(t *testing.T, r *replica) {
 			repo, err := r.git.CreateHosted("elsewhere")
 			ok(t, err)
 			ok(t, errIgnored(repo.CommitAndPush(t.Context(), map[string]string{kedgeFile("paris"): declares()}, "elsewhere")))
 			ok(t, errIgnored(r.SetAgentConfig(t.Context(), admin, "default", "paris", r.git.URL("elsewhere"))))
 		}, false},
-		"the agent is gone": {"", func(t *testing.T, r *room) {
+		"the agent is gone": {"", func(t *testing.T, r *replica) {
 			ok(t, r.DeleteAgent(t.Context(), admin, "default", "paris", control.Match{}))
 		}, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRoom(t)
+			r := newReplica(t)
 			r.enroll(t, "paris")
 			first := r.push(t, map[string]string{kedgeFile("paris"): declares("web!"), "web/cm.yaml": configMap("web", "1"), "other/cm.yaml": configMap("o", "1")})
 			r.configure(t, "paris")
@@ -293,7 +296,7 @@ func TestObjectsAreDeletedOnlyWhenTheFileSaidSo(t *testing.T) {
 // covers: F3 (what a file declares, another door cannot change)
 func TestNoOtherDoorChangesWhatAFileDeclares(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.enroll(t, "paris")
 	first := r.push(t, map[string]string{kedgeFile("paris"): declares("web"), "web/cm.yaml": configMap("web", "1")})
 	r.configure(t, "paris")
@@ -320,11 +323,11 @@ func TestNoOtherDoorChangesWhatAFileDeclares(t *testing.T) {
 	if !errors.As(err, &invalid) {
 		t.Errorf("deploying beside it: got error %v, want that the environment is refused", err)
 	}
-	repos, err := r.Repositories(t.Context(), admin, "default", store.Page{})
+	repos, err := r.Repositories(t.Context(), admin, "default", store.RepositoryFilter{})
 	ok(t, err)
 	err = r.DeleteRepository(t.Context(), admin, "default", repos[0].ID, control.Match{})
 	if err == nil || !strings.Contains(err.Error(), "kedge agent config unset paris") {
-		t.Errorf("deleting its repository: got error %v, want one that says what is in the way", err)
+		t.Errorf("deleting its repository: got error %v, want one with the obstacle", err)
 	}
 	// To stop it for a while is not to change it.
 	ok(t, errIgnored(r.SuspendDeployment(t.Context(), admin, "default", "paris.web", "lunch")))
@@ -335,7 +338,7 @@ func TestNoOtherDoorChangesWhatAFileDeclares(t *testing.T) {
 func TestAGitLabFileWorksUnchanged(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, db *testDatabase) {
-		r := newRooms(t, db, 1, control.Config{})[0]
+		r := newReplicas(t, db, 1, control.Config{})[0]
 		r.enroll(t, "paris")
 		app, err := r.git.CreateHosted("mygroup/mysub/myproject")
 		ok(t, err)
@@ -376,7 +379,7 @@ observability:
 // covers: F2, F1 (a push of another branch means nothing)
 func TestOnlyTheDefaultBranchCounts(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.enroll(t, "paris")
 	first := r.push(t, map[string]string{kedgeFile("paris"): declares("web"), "web/cm.yaml": configMap("web", "1")})
 	r.configure(t, "paris")
@@ -390,7 +393,7 @@ func TestOnlyTheDefaultBranchCounts(t *testing.T) {
 
 func TestTwoAgentsShareARepository(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.enroll(t, "oslo")
 	_, err := r.EnrollAgent(t.Context(), admin, "default", control.EnrollAgent{Name: "paris", ConfigRepoURL: r.url})
 	ok(t, err)
@@ -403,15 +406,15 @@ func TestTwoAgentsShareARepository(t *testing.T) {
 			t.Errorf("%s.web is on %+v", agent, d.Targets)
 		}
 	}
-	// To rename the file of one is to take it from one and to give it to nobody.
+	// Renaming the file of an agent removes it from one and gives it to none.
 	second := r.push(t, map[string]string{kedgeFile("oslo"): gitserver.Deleted, kedgeFile("bergen"): declares("web")})
 	wantDeclared(t, r.awaitConfig(t, "oslo", inState(fleet.ConfigAbsent, second)), "-web")
 	wantDeclared(t, r.awaitConfig(t, "paris", inState(fleet.ConfigApplied, first)), "web")
 }
 
-func TestAnAgentEnrolledAnewTakesUpWhatItsFileDeclares(t *testing.T) {
+func TestAnAgentEnrolledAgainTakesUpWhatItsFileDeclares(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.enroll(t, "paris")
 	first := r.push(t, map[string]string{kedgeFile("paris"): declares("web"), "web/cm.yaml": configMap("web", "1")})
 	r.configure(t, "paris")
@@ -439,7 +442,7 @@ func TestAnAgentEnrolledAnewTakesUpWhatItsFileDeclares(t *testing.T) {
 
 func TestQuotasHoldForFiles(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.enroll(t, "paris")
 	quota := fleet.Quota{Deployments: 1}
 	ok(t, errIgnored(r.UpdateTenant(t.Context(), admin, "default", control.UpdateTenant{Quota: &quota}, control.Match{})))

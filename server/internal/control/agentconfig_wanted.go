@@ -11,12 +11,12 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// wantedDeployment is one that a file declares, as it is stored.
+// wantedDeployment is a declared deployment in its stored form.
 type wantedDeployment struct {
 	deployment fleet.Deployment
 	name       string // in the file
 	prune      bool
-	beside     bool // its repository was found on the host of the file's own
+	beside     bool // its repository was found on the host of the file
 }
 
 type wantedDeployments struct {
@@ -24,10 +24,10 @@ type wantedDeployments struct {
 	findings    []fleet.ConfigFinding
 }
 
-// wanted is what a file declares, or everything that is wrong with it.
+// wanted returns what a file declares, or all its errors.
 func (s *Service) wanted(ctx context.Context, tx store.Tx, look reposync.ConfigFile) (wantedDeployments, error) {
 	var out wantedDeployments
-	projects := map[string]string{} // where each repository that was named as a project is named
+	projects := map[string]string{} // where each project is named
 	for _, d := range look.File.Deployments {
 		w, findings, err := s.wantedOne(ctx, tx, look, d)
 		if err != nil {
@@ -36,7 +36,7 @@ func (s *Service) wanted(ctx context.Context, tx store.Tx, look reposync.ConfigF
 		url := w.deployment.Source.RepoURL
 		if len(findings) == 0 && d.Source.RepoURL == "" && d.Source.Kind == fleet.SourcePlain && strings.HasPrefix(look.Path, ".gitlab/") {
 			if before := projects[url]; before != "" {
-				findings = append(findings, d.Finding("", "it is the same repository as "+before+", "+url+": GitLab allows each once"))
+				findings = append(findings, d.Finding("", "the repository is the same as "+before+", "+url+": GitLab allows each project once"))
 			}
 			projects[url] = d.Finding("", "").Field
 		}
@@ -56,7 +56,7 @@ func (s *Service) wantedOne(
 	w := wantedDeployment{name: d.Name, prune: d.Prune}
 	w.deployment = fleet.Deployment{
 		Name: declaredName(c.AgentName, d.Name), Labels: fleet.CloneLabels(d.Labels), Source: d.Source,
-		Environment: placeOf(c.AgentName), Namespace: d.Namespace, Policy: d.Policy,
+		Environment: environmentOfAgent(c.AgentName), Namespace: d.Namespace, Policy: d.Policy,
 	}
 	source := &w.deployment.Source
 	switch url, mapped := look.Projects[d.Project]; {
@@ -66,11 +66,11 @@ func (s *Service) wantedOne(
 	case mapped:
 		source.RepoURL = url
 	case !strings.Contains(d.Project, "/"):
-		return w, []fleet.ConfigFinding{d.Finding("source.repoURL", "it is not known where project "+d.Project+" is: say it with kedge gitlab-project set "+d.Project+" URL")}, nil
+		return w, []fleet.ConfigFinding{d.Finding("source.repoURL", "the URL of project "+d.Project+" is unknown: set it with kedge gitlab-project set "+d.Project+" URL")}, nil
 	default:
 		url, err := s.projectBeside(ctx, tx, c, d.Project)
 		if err != nil {
-			return w, []fleet.ConfigFinding{d.Finding("source.repoURL", err.Error()+": say where project "+d.Project+" is with kedge gitlab-project set "+d.Project+" URL")}, nil
+			return w, []fleet.ConfigFinding{d.Finding("source.repoURL", err.Error()+": set the URL of project "+d.Project+" with kedge gitlab-project set "+d.Project+" URL")}, nil
 		}
 		source.RepoURL, w.beside = url, true
 	}
@@ -85,8 +85,8 @@ func (s *Service) wantedOne(
 	return w, findings, nil
 }
 
-// alsoWrong are the mistakes in what could be read of a file that has others: all of them are told at once.
-// A field that was reported already, or a part or the whole of one, is not reported again.
+// alsoWrong returns further errors in the valid part of a file with errors, so that all are reported together.
+// It skips fields that are reported already, including parts of them.
 func (s *Service) alsoWrong(ctx context.Context, tx store.Tx, look reposync.ConfigFile) ([]fleet.ConfigFinding, error) {
 	want, err := s.wanted(ctx, tx, look)
 	var out []fleet.ConfigFinding
@@ -100,14 +100,14 @@ func (s *Service) alsoWrong(ctx context.Context, tx store.Tx, look reposync.Conf
 	return out, err
 }
 
-// within reports whether a field is another one or a part of it.
+// within reports whether a field is equal to another one or a part of it.
 func within(field, of string) bool {
 	rest, ok := strings.CutPrefix(field, of)
 	return ok && (rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
-// projectBeside is where a project is on the host of a configuration: as one that is known already is
-// written, with .git or without.
+// projectBeside returns the URL of a project on the host of a configuration, in the spelling of a known one,
+// with .git or without.
 func (s *Service) projectBeside(ctx context.Context, tx store.Tx, c fleet.AgentConfig, project string) (string, error) {
 	url, err := agentconfig.ProjectURL(c.RepoURL, project)
 	if err != nil {

@@ -11,17 +11,18 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/placement"
 	"github.com/kedge-dev/kedge/server/internal/quota"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
 const (
-	// maxNamespaces bounds the list of a namespaced agent: each costs watches.
+	// maxNamespaces limits the namespaces of an agent: each costs watches.
 	maxNamespaces = 200
-	// maxLabels bounds what is matched against every selector.
+	// maxLabels limits the labels that are matched against every selector.
 	maxLabels = 64
 )
 
-// EnrollAgent creates an agent with its first token, chosen or made, and gives it the targets of every
+// EnrollAgent creates an agent with its first token, given or generated, and creates the targets of every
 // deployment whose environment selects it.
 func (s *Service) EnrollAgent(ctx context.Context, p auth.Principal, tenant string, req EnrollAgent) (Enrollment, error) {
 	out := Enrollment{Token: req.Token}
@@ -40,9 +41,10 @@ func (s *Service) EnrollAgent(ctx context.Context, p auth.Principal, tenant stri
 			return err
 		}
 		agent := fleet.Agent{
-			ID: fleet.NewAgentID(), TenantID: t.ID, Name: req.Name, Labels: fleet.CloneLabels(req.Labels), Spec: 1, CreatedAt: s.cfg.Now(),
+			ID: fleet.NewAgentID(), TenantID: t.ID, Name: req.Name, Labels: fleet.CloneLabels(req.Labels), SpecRevision: 1, CreatedAt: s.cfg.Now(),
 		}
 		agent.Scope, agent.Namespaces = scopeOf(req.Namespaces)
+		agent.EngineNamespace, agent.DeliverGitCredentials = req.EngineNamespace, req.DeliverGitCredentials
 		if err := tx.Agents().Create(ctx, agent); err != nil {
 			return fmt.Errorf("agent %q: %w", req.Name, err)
 		}
@@ -50,6 +52,9 @@ func (s *Service) EnrollAgent(ctx context.Context, p auth.Principal, tenant stri
 			return err
 		}
 		if _, err := s.addAgentToken(ctx, tx, agent, out.Token, p.Name); err != nil {
+			return err
+		}
+		if err := own(ctx, tx, p, agentResource(agent)); err != nil {
 			return err
 		}
 		if err := s.placer.PlaceAgent(ctx, tx, agent); err != nil {
@@ -73,7 +78,7 @@ func (s *Service) enrolled(ctx context.Context, tx store.Tx, p auth.Principal, a
 		return err
 	}
 	return s.tell(ctx, tx, fleet.Event{
-		TenantID: a.TenantID, Type: fleet.EventNormal, Reason: "AgentEnrolled", Agent: a.Name,
+		TenantID: a.TenantID, Type: fleet.EventNormal, Reason: fleet.ReasonAgentEnrolled, Agent: a.Name,
 		Message: fmt.Sprintf("agent %q was enrolled by %s", a.Name, p.Name),
 	})
 }
@@ -92,8 +97,8 @@ func checkEnroll(req EnrollAgent) error {
 	if err := checkNamespaces(req.Namespaces); err != nil {
 		return err
 	}
-	if req.Token == "" {
-		return nil
+	if err := checkEngine(req.EngineNamespace, req.DeliverGitCredentials); err != nil || req.Token == "" {
+		return err
 	}
 	return auth.CheckUserToken("token", req.Token)
 }
@@ -107,7 +112,7 @@ func checkAgentLabels(labels map[string]string) error {
 
 func checkNamespaces(namespaces []string) error {
 	if len(namespaces) > maxNamespaces {
-		return fleet.Invalid("namespaces", "at most %d namespaces can be listed", maxNamespaces)
+		return fleet.Invalid("namespaces", "at most %d namespaces are allowed", maxNamespaces)
 	}
 	for _, ns := range namespaces {
 		if err := fleet.CheckName("namespaces", ns); err != nil {
@@ -117,7 +122,17 @@ func checkNamespaces(namespaces []string) error {
 	return nil
 }
 
-// scopeOf is the scope that follows from a list of namespaces, and the list as it is kept.
+func checkEngine(namespace string, credentials bool) error {
+	switch {
+	case namespace == "" && credentials:
+		return fleet.Invalid("deliverGitCredentials", "an agent without the namespace of an Argo CD needs no Git credentials")
+	case namespace == "":
+		return nil
+	}
+	return fleet.CheckName("engineNamespace", namespace)
+}
+
+// scopeOf returns the scope for a list of namespaces, and the list in its stored form.
 func scopeOf(namespaces []string) (fleet.Scope, []string) {
 	if len(namespaces) == 0 {
 		return fleet.ScopeCluster, nil
@@ -125,11 +140,11 @@ func scopeOf(namespaces []string) (fleet.Scope, []string) {
 	return fleet.ScopeNamespaced, sorted(namespaces)
 }
 
-// sorted is a set of names in the one order in which it is kept.
+// sorted returns a set of names in its stored order.
 func sorted(names []string) []string { return slices.Compact(slices.Sorted(slices.Values(names))) }
 
-// UpdateAgent changes labels and namespaces. Labels decide which environments the agent is in, so
-// targets are made, detached and taken up again with them.
+// UpdateAgent changes labels and namespaces. Labels decide the environments of the agent, so targets are
+// created, detached, and attached again with them.
 func (s *Service) UpdateAgent(ctx context.Context, p auth.Principal, tenant, name string, req UpdateAgent, match Match) (AgentView, error) {
 	var out AgentView
 	err := s.store.Update(ctx, func(tx store.Tx) error {
@@ -137,17 +152,31 @@ func (s *Service) UpdateAgent(ctx context.Context, p auth.Principal, tenant, nam
 		if err != nil {
 			return err
 		}
-		if err := match.check(string(agent.ID), agent.Spec); err != nil {
+		if err := match.check(string(agent.ID), agent.SpecRevision); err != nil {
+			return err
+		}
+		if err := checkOwner(ctx, tx, p, agentResource(agent), "changed"); err != nil {
 			return err
 		}
 		changed, err := edited(agent, req)
 		if err != nil {
 			return err
 		}
+		if changed.EngineNamespace != agent.EngineNamespace {
+			if err := engineUnused(ctx, tx, agent); err != nil {
+				return err
+			}
+		}
 		if !sameAgent(agent, changed) {
+			if err := checkGeneration(ctx, tx, p, agentResource(agent)); err != nil {
+				return err
+			}
 			if agent, err = s.editAgent(ctx, tx, p, changed); err != nil {
 				return err
 			}
+		}
+		if err := observe(ctx, tx, p, agentResource(agent)); err != nil {
+			return err
 		}
 		views, err := s.viewAgents(ctx, tx, []fleet.Agent{agent})
 		if err == nil {
@@ -171,11 +200,28 @@ func edited(a fleet.Agent, req UpdateAgent) (fleet.Agent, error) {
 		}
 		a.Scope, a.Namespaces = scopeOf(*req.Namespaces)
 	}
-	return a, nil
+	if req.EngineNamespace != nil {
+		a.EngineNamespace = *req.EngineNamespace
+	}
+	if req.DeliverGitCredentials != nil {
+		a.DeliverGitCredentials = *req.DeliverGitCredentials
+	}
+	return a, checkEngine(a.EngineNamespace, a.DeliverGitCredentials)
+}
+
+// engineUnused refuses a change of the engine while the agent has targets. The objects of a target are in the inventory of
+// one engine, and the other engine could neither change nor delete them.
+func engineUnused(ctx context.Context, tx store.Tx, a fleet.Agent) error {
+	counts, err := tx.Targets().CountByAgentAllTenants(ctx, []fleet.AgentID{a.ID})
+	if err != nil || counts[a.ID] == 0 {
+		return err
+	}
+	return fleet.Conflict("the namespace of Argo CD of agent %q cannot change while it has %d deployments, because another engine applied their objects: "+
+		"remove the deployments from the agent first, or enroll another agent", a.Name, counts[a.ID])
 }
 
 func sameAgent(a, b fleet.Agent) bool {
-	return maps.Equal(a.Labels, b.Labels) && slices.Equal(a.Namespaces, b.Namespaces)
+	return maps.Equal(a.Labels, b.Labels) && slices.Equal(a.Namespaces, b.Namespaces) && a.EngineNamespace == b.EngineNamespace && a.DeliverGitCredentials == b.DeliverGitCredentials
 }
 
 func (s *Service) editAgent(ctx context.Context, tx store.Tx, p auth.Principal, a fleet.Agent) (fleet.Agent, error) {
@@ -192,7 +238,11 @@ func (s *Service) editAgent(ctx context.Context, tx store.Tx, p auth.Principal, 
 }
 
 func agentWords(a fleet.Agent) string {
-	return "labels: " + labelWords(a.Labels) + "; namespaces: " + listWords(a.Namespaces, "all that its scope allows")
+	text := "labels: " + labelWords(a.Labels) + "; namespaces: " + listWords(a.Namespaces, "all that its scope allows") + "; Argo CD in namespace: " + cmp.Or(a.EngineNamespace, "none")
+	if a.DeliverGitCredentials {
+		text += "; gets Git credentials"
+	}
+	return text
 }
 
 // administrableAgent finds an agent that p may change.
@@ -212,16 +262,22 @@ func agentByName(ctx context.Context, tx store.Tx, tenant fleet.TenantID, name s
 	return a, nil
 }
 
-// DeleteAgent forgets an agent with its tokens and connections. Its targets stay, detached, and no
-// tombstone is made, so no object in any cluster is deleted: an agent that is gone was perhaps lost, and
-// absence is never deletion. What waited for nobody else than this agent waits no more.
+// DeleteAgent deletes an agent with its tokens and connections. Its targets stay, detached, and no tombstone is
+// created, so no object in any cluster is deleted: the agent may just be lost, and absence is never deletion.
+// Runs and deletions no longer wait for this agent.
 func (s *Service) DeleteAgent(ctx context.Context, p auth.Principal, tenant, name string, match Match) error {
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		a, err := administrableAgent(ctx, tx, p, tenant, name)
 		if err != nil {
 			return err
 		}
-		if err := match.check(string(a.ID), a.Spec); err != nil {
+		if err := match.check(string(a.ID), a.SpecRevision); err != nil {
+			return err
+		}
+		if err := checkOwnerDeletes(ctx, tx, p, agentResource(a)); err != nil {
+			return err
+		}
+		if err := notDeploying(ctx, tx, p, a); err != nil {
 			return err
 		}
 		if err := s.releaseAll(ctx, tx, a); err != nil {
@@ -242,13 +298,31 @@ func (s *Service) DeleteAgent(ctx context.Context, p auth.Principal, tenant, nam
 			return err
 		}
 		return s.tell(ctx, tx, fleet.Event{
-			TenantID: a.TenantID, Type: fleet.EventNormal, Reason: "AgentDeleted", Agent: name,
-			Message: fmt.Sprintf("agent %q was deleted by %s; what it has deployed stays in its cluster", name, p.Name),
+			TenantID: a.TenantID, Type: fleet.EventNormal, Reason: fleet.ReasonAgentDeleted, Agent: name,
+			Message: fmt.Sprintf("agent %q was deleted by %s; its deployed objects stay in the cluster", name, p.Name),
 		})
 	})
 }
 
-// detachAgent lets go of every target of an agent that is about to be deleted.
+// notDeploying refuses the deletion of an agent by the Kubernetes resource that created it while the agent has deployments:
+// deletions that the agent has not completed would be abandoned.
+func notDeploying(ctx context.Context, tx store.Tx, p auth.Principal, a fleet.Agent) error {
+	if p.Owner.IsZero() || p.AbandonDeletions {
+		return nil
+	}
+	targets, err := tx.Targets().OfAgentAllTenants(ctx, a.ID)
+	if err != nil {
+		return err
+	}
+	for _, t := range targets {
+		if !rollout.Released(t) {
+			return fleet.Conflict("agent %q still has deployment %q: deployments that are being deleted count until the agent has deleted them", a.Name, t.DeploymentName)
+		}
+	}
+	return nil
+}
+
+// detachAgent detaches every target of an agent that is about to be deleted.
 func (s *Service) detachAgent(ctx context.Context, tx store.Tx, a fleet.Agent) error {
 	targets, err := tx.Targets().OfAgentAllTenants(ctx, a.ID)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// places says what became of a deployment, by agent.
-func (d *desk) places(t failer, tenant, deployment string) map[string]string {
+// places returns the state of a deployment, by agent.
+func (d *fixture) places(t failer, tenant, deployment string) map[string]string {
 	t.Helper()
 	out := map[string]string{}
 	for agent, target := range d.targets(t, tenant, deployment) {
@@ -25,14 +25,14 @@ func (d *desk) places(t failer, tenant, deployment string) map[string]string {
 	return out
 }
 
-func (d *desk) wantPlaces(t failer, tenant, deployment string, want map[string]string) {
+func (d *fixture) wantPlaces(t failer, tenant, deployment string, want map[string]string) {
 	t.Helper()
 	if diff := cmp.Diff(want, d.places(t, tenant, deployment)); diff != "" {
 		t.Fatalf("targets of %s (-want +got):\n%s", deployment, diff)
 	}
 }
 
-func (d *desk) wantEvent(t failer, tenant, reason string) {
+func (d *fixture) wantEvent(t failer, tenant, reason string) {
 	t.Helper()
 	events, err := d.Events(d.ctx, root, tenant, store.EventFilter{})
 	ok(t, err)
@@ -41,7 +41,7 @@ func (d *desk) wantEvent(t failer, tenant, reason string) {
 	}
 }
 
-func (d *desk) changesAfter(t failer, seq int64) []store.ChangeKind {
+func (d *fixture) changesAfter(t failer, seq int64) []store.ChangeKind {
 	t.Helper()
 	var kinds []store.ChangeKind
 	ok(t, d.store.View(d.ctx, func(tx store.Tx) error {
@@ -56,7 +56,7 @@ func (d *desk) changesAfter(t failer, seq int64) []store.ChangeKind {
 
 func TestAgentEnrolledLaterGetsWhatItsEnvironmentHoldsAtOnce(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.enroll(t, "default", "paris", nil)
 	d.deploy(t, "default", "web", "")
 	digest := d.render(t, "default", "web", "1")
@@ -67,13 +67,12 @@ func TestAgentEnrolledLaterGetsWhatItsEnvironmentHoldsAtOnce(t *testing.T) {
 	}
 }
 
-// An agent that is deleted has perhaps only lost its way to the server: nothing in its cluster may
-// be deleted because of it.
+// A deleted agent may just be unable to reach the server: this must not delete anything in its cluster.
 //
 // covers: C8
 func TestDeletedAgentLeavesItsObjectsAlone(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	made, err := d.EnrollAgent(d.ctx, root, "default", control.EnrollAgent{Name: "prod"})
 	ok(t, err)
 	d.enroll(t, "default", "other", nil)
@@ -93,7 +92,7 @@ func TestDeletedAgentLeavesItsObjectsAlone(t *testing.T) {
 		t.Errorf("got %+v", gone)
 	}
 	if targets, err := d.TargetsOf(d.ctx, made.Agent, nil); err != nil || len(targets) != 0 {
-		t.Errorf("the agent would still be told of %+v, %v; want no tombstone or any other target", targets, err)
+		t.Errorf("the agent would still get %+v, %v; want no tombstone or any other target", targets, err)
 	}
 	if kinds := d.changesAfter(t, before); !slices.Contains(kinds, store.ChangeToken) || !slices.Contains(kinds, store.ChangeAgent) {
 		t.Errorf("changes %v, want those that end its sessions", kinds)
@@ -105,7 +104,7 @@ func TestDeletedAgentLeavesItsObjectsAlone(t *testing.T) {
 // covers: T5
 func TestAgentIsDeletedAndRecreatedUnderTheSameName(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.deploy(t, "default", "web", "")
 	d.render(t, "default", "web", "1")
 	for range 3 {
@@ -122,10 +121,10 @@ func TestAgentIsDeletedAndRecreatedUnderTheSameName(t *testing.T) {
 	}
 }
 
-// A deployment on its way out waits for its agents; one that is gone never answers.
+// A deployment that is being deleted waits for its agents; a deleted agent never responds.
 func TestDeletedAgentHoldsNoDeletedDeployment(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.enroll(t, "default", "lost", nil)
 	d.deploy(t, "default", "web", "")
 	d.render(t, "default", "web", "1")
@@ -152,20 +151,20 @@ func TestDeletedAgentHoldsNoDeletedDeployment(t *testing.T) {
 
 func TestAgentIsDeletedByThoseWhoMay(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	a := d.enroll(t, "default", "prod", nil)
 	if err := d.DeleteAgent(d.ctx, root, "default", "nobody", control.Match{}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("an agent that is not there: %v", err)
 	}
 	if err := d.DeleteAgent(d.ctx, auth.Principal{Name: "stranger"}, "default", "prod", control.Match{}); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("a stranger: %v", err)
+		t.Errorf("a caller without a role: %v", err)
 	}
 	tenant, err := d.Tenant(d.ctx, root, "default")
 	ok(t, err)
 	if err := d.DeleteAgent(d.ctx, member(tenant, fleet.RoleDeployer), "default", "prod", control.Match{}); !errors.Is(err, auth.ErrForbidden) {
 		t.Errorf("a deployer: %v", err)
 	}
-	if err := d.DeleteAgent(d.ctx, root, "default", "prod", control.Match{ID: string(a.ID), Spec: a.Spec + 1}); !errors.Is(err, control.ErrStale) {
+	if err := d.DeleteAgent(d.ctx, root, "default", "prod", control.Match{ID: string(a.ID), SpecRevision: a.SpecRevision + 1}); !errors.Is(err, control.ErrStale) {
 		t.Errorf("another agent than the caller saw: %v", err)
 	}
 }
@@ -173,7 +172,7 @@ func TestAgentIsDeletedByThoseWhoMay(t *testing.T) {
 // covers: T4
 func TestRelabelledAgentMovesBetweenEnvironments(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.enroll(t, "default", "paris", map[string]string{"tier": "prod"})
 	d.enroll(t, "default", "rome", map[string]string{"tier": "prod"})
 	for _, tier := range []string{"prod", "test"} {
@@ -190,17 +189,17 @@ func TestRelabelledAgentMovesBetweenEnvironments(t *testing.T) {
 	}
 	was := d.targets(t, "default", "web-prod")["paris"]
 	v := relabel("test")
-	if v.Spec != 2 {
-		t.Errorf("the edit is not counted: %d", v.Spec)
+	if v.SpecRevision != 2 {
+		t.Errorf("the edit is not counted: %d", v.SpecRevision)
 	}
 	d.wantPlaces(t, "default", "web-prod", map[string]string{"paris": "detached", "rome": "attached"})
 	d.wantPlaces(t, "default", "web-test", map[string]string{"paris": "attached"})
 	let := d.targets(t, "default", "web-prod")["paris"]
 	if let.ID != was.ID || let.Desired.Version.Compare(was.Desired.Version) <= 0 || !strings.Contains(let.DetachedWhy, `not in environment "prod"`) {
-		t.Errorf("the agent would not hear that it may let go: %+v", let)
+		t.Errorf("the agent would not get the detachment: %+v", let)
 	}
 	quiet := d.lastChange(t)
-	if v := relabel("test"); d.lastChange(t) != quiet || v.Spec != 2 {
+	if v := relabel("test"); d.lastChange(t) != quiet || v.SpecRevision != 2 {
 		t.Error("the same labels twice are a change")
 	}
 	relabel("prod")
@@ -210,14 +209,14 @@ func TestRelabelledAgentMovesBetweenEnvironments(t *testing.T) {
 	if back.ID != was.ID || back.Desired.Version.Compare(let.Desired.Version) <= 0 || back.Desired.Digest != was.Desired.Digest || back.DetachedWhy != "" {
 		t.Errorf("taken up again: %+v", back)
 	}
-	if _, err := d.UpdateAgent(d.ctx, root, "default", "paris", control.UpdateAgent{Labels: &map[string]string{}}, control.Match{ID: "agt-other", Spec: 1}); !errors.Is(err, control.ErrStale) {
+	if _, err := d.UpdateAgent(d.ctx, root, "default", "paris", control.UpdateAgent{Labels: &map[string]string{}}, control.Match{ID: "agt-other", SpecRevision: 1}); !errors.Is(err, control.ErrStale) {
 		t.Errorf("an edit of something older: %v", err)
 	}
 }
 
 func TestPolicyMayDeleteWhatLeavesAnEnvironment(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.enroll(t, "default", "paris", map[string]string{"tier": "prod"})
 	_, err := d.CreateEnvironment(d.ctx, root, "default", control.CreateEnvironment{Name: "prod", MatchLabels: map[string]string{"tier": "prod"}})
 	ok(t, err)
@@ -240,11 +239,11 @@ func TestPolicyMayDeleteWhatLeavesAnEnvironment(t *testing.T) {
 	d.wantPlaces(t, "default", "web", map[string]string{"paris": "detached"})
 }
 
-// A freeze means that nothing is deleted, and so does an agent that is ahead of the server: what is
-// remembered of its leaving may be older than its return.
+// During a freeze nothing is deleted, nor by an agent that is ahead of the server: the stored detachment may be
+// older than its return.
 func TestPolicyDeletesNothingInAFreezeNorBehindAnAgentsBack(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	paris := d.enroll(t, "default", "paris", map[string]string{"tier": "prod"})
 	_, err := d.CreateEnvironment(d.ctx, root, "default", control.CreateEnvironment{Name: "prod", MatchLabels: map[string]string{"tier": "prod"}})
 	ok(t, err)
@@ -274,7 +273,7 @@ func TestPolicyDeletesNothingInAFreezeNorBehindAnAgentsBack(t *testing.T) {
 
 func TestAgentWithoutALabelThatASourceNeedsKeepsWhatItHas(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.enroll(t, "default", "paris", nil)
 	_, err := d.CreateDeployment(d.ctx, root, "default", control.CreateDeployment{
 		Name: "web", Source: fleet.Source{RepoURL: "https://git.example.com/apps.git", Path: "apps/{agent.labels.region}"},
@@ -297,7 +296,7 @@ func TestAgentWithoutALabelThatASourceNeedsKeepsWhatItHas(t *testing.T) {
 // covers: T6
 func TestBadAgentsAreRefused(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.enroll(t, "default", "taken", nil)
 	cases := map[string]struct {
 		reason string
@@ -328,7 +327,7 @@ func TestBadAgentsAreRefused(t *testing.T) {
 // covers: C6
 func TestAgentsAreListedByLabelTextAndConnection(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	paris := d.enroll(t, "default", "paris", map[string]string{"tier": "prod"})
 	d.enroll(t, "default", "paris-two", map[string]string{"tier": "test"})
 	d.enroll(t, "default", "rome", map[string]string{"tier": "prod"})
@@ -358,7 +357,7 @@ func TestAgentsAreListedByLabelTextAndConnection(t *testing.T) {
 	}
 	v, err := d.Agent(d.ctx, root, "default", "paris")
 	ok(t, err)
-	if len(v.Connections) != 2 || !v.Connected || len(v.Warnings) != 1 || !strings.Contains(v.Warnings[0], "different clusters") {
+	if len(v.Connections) != 2 || !v.Connected || len(v.Warnings) != 1 || v.Warnings[0].Reason != fleet.ReasonSeveralClusters {
 		t.Errorf("two replicas in two clusters: %+v", v)
 	}
 	if !maps.Equal(v.Labels, map[string]string{"tier": "prod"}) {

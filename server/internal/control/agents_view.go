@@ -11,7 +11,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Agents lists the agents that match, in the order of their names.
+// Agents lists matching agents, sorted by name.
 func (s *Service) Agents(ctx context.Context, p auth.Principal, tenant string, f store.AgentFilter) ([]AgentView, error) {
 	var out []AgentView
 	err := s.store.View(ctx, func(tx store.Tx) error {
@@ -50,7 +50,7 @@ func (s *Service) Agent(ctx context.Context, p auth.Principal, tenant, name stri
 	return out, err
 }
 
-// viewAgents shows agents, in the order in which they come.
+// viewAgents returns the views of agents, in the given order.
 func (s *Service) viewAgents(ctx context.Context, tx store.Tx, agents []fleet.Agent) ([]AgentView, error) {
 	ids := make([]fleet.AgentID, 0, len(agents))
 	for _, a := range agents {
@@ -77,12 +77,12 @@ func (s *Service) viewAgents(ctx context.Context, tx store.Tx, agents []fleet.Ag
 			return nil, err
 		}
 		for _, o := range operations {
-			if o.State == fleet.OperationFailed {
-				v.Warnings = append(v.Warnings, fmt.Sprintf("operation %s (%s) failed: %s", o.ID, o.Action, o.Message))
+			if o.State == fleet.OperationFailed { // a rotation of the token is the only operation of an agent
+				v.warn(fleet.ReasonTokenRotationFailed, "operation %s (%s) failed: %s", o.ID, o.Action, o.Message)
 			}
 		}
-		if text := warnings[a.ID]; text != "" {
-			v.Warnings, v.ConfigWarning = append(v.Warnings, text), text
+		if w := warnings[a.ID]; !w.IsZero() {
+			v.Warnings, v.ConfigWarning = append(v.Warnings, w), w
 		}
 		out = append(out, v)
 	}
@@ -96,9 +96,12 @@ func (s *Service) viewAgent(a fleet.Agent, connections []fleet.Connection, targe
 		seen := c.LastSeenAt
 		v.Connected = v.Connected || c.Leads()
 		if c.Connected() {
-			seen = s.cfg.Now() // within its lease: the gateway closes what is silent for longer
+			seen = s.cfg.Now() // within its lease: the gateway closes connections that are silent for longer
 			if c.Version != s.cfg.Version && c.Replica != polling.Replica {
-				v.Warnings = append(v.Warnings, fmt.Sprintf("replica %s runs version %s, the server runs %s", c.Replica, c.Version, s.cfg.Version))
+				v.warn(fleet.ReasonVersionSkew, "replica %s runs version %s, the server runs %s", c.Replica, c.Version, s.cfg.Version)
+			}
+			if why := fleet.EngineMismatch(c, a); why != "" && c.Replica != polling.Replica {
+				v.warn(fleet.ReasonEngineMismatch, "%s", why)
 			}
 			if c.ClusterUID != "" {
 				clusters[c.ClusterUID] = true
@@ -109,7 +112,11 @@ func (s *Service) viewAgent(a fleet.Agent, connections []fleet.Connection, targe
 		}
 	}
 	if len(clusters) > 1 {
-		v.Warnings = append(v.Warnings, "replicas of this agent connect from different clusters: enrol one agent per cluster")
+		v.warn(fleet.ReasonSeveralClusters, "replicas of this agent connect from different clusters: enroll one agent per cluster")
 	}
 	return v
+}
+
+func (v *AgentView) warn(reason fleet.Reason, format string, args ...any) {
+	v.Warnings = append(v.Warnings, fleet.Cause{Reason: reason, Message: fmt.Sprintf(format, args...)})
 }

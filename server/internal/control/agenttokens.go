@@ -10,7 +10,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// AgentTokens lists the tokens of an agent, oldest first, without their secrets, which nobody knows.
+// AgentTokens lists the tokens of an agent, oldest first, without their secrets, which are not stored.
 func (s *Service) AgentTokens(ctx context.Context, p auth.Principal, tenant, agent string, page store.Page) ([]fleet.AgentToken, error) {
 	var out []fleet.AgentToken
 	err := s.store.View(ctx, func(tx store.Tx) error {
@@ -28,8 +28,8 @@ func (s *Service) AgentTokens(ctx context.Context, p auth.Principal, tenant, age
 	return out, err
 }
 
-// CreateAgentToken gives an agent another token, chosen or with "" made, and returns it this once. At
-// most two are valid at a time: a third is a ConflictError.
+// CreateAgentToken adds a token to an agent, given or with "" generated, and returns it only once. At most two
+// are valid at a time: a third is a ConflictError.
 func (s *Service) CreateAgentToken(ctx context.Context, p auth.Principal, tenant, agent, chosen string) (fleet.AgentToken, string, error) {
 	secret := chosen
 	if chosen == "" {
@@ -43,6 +43,9 @@ func (s *Service) CreateAgentToken(ctx context.Context, p auth.Principal, tenant
 		if err != nil {
 			return err
 		}
+		if err := checkOwner(ctx, tx, p, agentResource(a), "given a token"); err != nil {
+			return err
+		}
 		if out, err = s.addAgentToken(ctx, tx, a, secret, p.Name); err != nil {
 			return err
 		}
@@ -54,21 +57,21 @@ func (s *Service) CreateAgentToken(ctx context.Context, p auth.Principal, tenant
 	return out, secret, nil
 }
 
-// addAgentToken keeps the hash of a new token of an agent, if it may have one more.
+// addAgentToken stores the hash of a new token of an agent, if it may have one more.
 func (s *Service) addAgentToken(ctx context.Context, tx store.Tx, a fleet.Agent, secret, by string) (fleet.AgentToken, error) {
 	valid, err := validTokens(ctx, tx, a)
 	if err != nil {
 		return fleet.AgentToken{}, err
 	}
 	if len(valid) >= fleet.MaxAgentTokens {
-		return fleet.AgentToken{}, fleet.Conflict("agent %q has %d valid tokens already (%s and %s): revoke the one that is no longer used first",
+		return fleet.AgentToken{}, fleet.Conflict("agent %q already has %d valid tokens (%s and %s): revoke the unused one first",
 			a.Name, len(valid), valid[0].ID, valid[1].ID)
 	}
 	t := fleet.AgentToken{
 		ID: fleet.NewTokenID(), TenantID: a.TenantID, AgentID: a.ID, Hash: auth.Hash(secret), CreatedAt: s.cfg.Now(), CreatedBy: by,
 	}
 	if err := tx.Tokens().CreateAgentToken(ctx, t); errors.Is(err, store.ErrExists) {
-		return fleet.AgentToken{}, fleet.Invalid("token", "this token was used before: choose another one")
+		return fleet.AgentToken{}, fleet.Invalid("token", "this token was used before: use another one")
 	} else if err != nil {
 		return fleet.AgentToken{}, err
 	}
@@ -86,8 +89,7 @@ func validTokens(ctx context.Context, tx store.Tx, a fleet.Agent) ([]fleet.Agent
 	return valid, err
 }
 
-// RevokeAgentToken ends a token of an agent. Connections that were opened with it end; what the agent
-// has applied stays.
+// RevokeAgentToken revokes a token of an agent. Its connections end; applied objects stay.
 func (s *Service) RevokeAgentToken(ctx context.Context, p auth.Principal, tenant, agent string, id fleet.TokenID) error {
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		a, err := administrableAgent(ctx, tx, p, tenant, agent)

@@ -10,26 +10,29 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Rotation in band:
+// Rotation over the connection of the agent:
 //
 //	RotateAgentToken ─▶ Waiting ─▶ MintAgentToken ─▶ InProgress ─▶ TokenRotated ─▶ Completed
 //	                                     ▲    │
-//	                                     └────┘ a connection broke: minted anew, the one before revoked
+//	                                     └────┘ a connection broke: generated again, the previous one revoked
 //
-// The wish is recorded; the secret exists only while the gateway talks to the agent, and is never
-// stored. The old token is valid until the agent has come back with the new one.
+// The request is stored; the secret exists only while the gateway sends it to the agent, and is never stored.
+// The old token is valid until the agent has connected with the new one.
 
-// ActionRotate is the action of an operation that waits for an agent to take up a new token.
+// ActionRotate is the action of an operation that waits for an agent to use a new token.
 const ActionRotate = "agent.rotate-token"
 
-// RotateAgentToken asks for the token of an agent to be replaced over its own connection. The
-// operation completes when the agent has come back with the new token and the old one is revoked. One
-// that is under way already is returned.
+// RotateAgentToken requests the replacement of the token of an agent over its own connection. The operation
+// completes when the agent has connected with the new token and the old one is revoked. A running rotation is
+// returned.
 func (s *Service) RotateAgentToken(ctx context.Context, p auth.Principal, tenant, agent string) (fleet.Operation, error) {
 	var out fleet.Operation
 	err := s.store.Update(ctx, func(tx store.Tx) error {
 		a, err := administrableAgent(ctx, tx, p, tenant, agent)
 		if err != nil {
+			return err
+		}
+		if err := checkOwner(ctx, tx, p, agentResource(a), "given a token"); err != nil {
 			return err
 		}
 		open, err := rotationsOf(ctx, tx, a)
@@ -45,7 +48,7 @@ func (s *Service) RotateAgentToken(ctx context.Context, p auth.Principal, tenant
 			return err
 		}
 		if len(valid) != 1 {
-			return fleet.Conflict("agent %q has %d valid tokens, and a rotation starts from exactly one: %s", agent, len(valid), rotationAdvice(len(valid)))
+			return fleet.Conflict("agent %q has %d valid tokens, but a rotation requires exactly one: %s", agent, len(valid), rotationAdvice(len(valid)))
 		}
 		if out, err = s.openOperation(ctx, tx, p, fleet.Operation{
 			Action: ActionRotate, Kind: "agent", Name: a.Name, ResourceID: string(a.ID), TenantID: a.TenantID,
@@ -61,10 +64,10 @@ func rotationAdvice(valid int) string {
 	if valid == 0 {
 		return "create a token and give it to the agent"
 	}
-	return "revoke the one that is no longer used first"
+	return "revoke the unused one first"
 }
 
-// rotationsOf returns the rotation of an agent that is under way, if any.
+// rotationsOf returns the running rotation of an agent, if any.
 func rotationsOf(ctx context.Context, tx store.Tx, a fleet.Agent) ([]fleet.Operation, error) {
 	// At most one is open, and it is the newest.
 	recent, err := tx.Operations().OfResource(ctx, a.TenantID, string(a.ID), 1)
@@ -74,9 +77,9 @@ func rotationsOf(ctx context.Context, tx store.Tx, a fleet.Agent) ([]fleet.Opera
 // mintedBy marks the tokens of a rotation.
 func mintedBy(op fleet.OperationID) string { return "rotation " + string(op) }
 
-// MintAgentToken makes the new token of a rotation, for the gateway to hand to the agent. One that was
-// minted for the same rotation before is revoked: the agent that it was meant for has come back with
-// its old one. An operation that is not an open rotation of this agent is a ConflictError.
+// MintAgentToken generates the new token of a rotation, which the gateway sends to the agent. A previous token
+// of the same rotation is revoked: its agent has connected with the old one. An operation that is not an open
+// rotation of this agent is a ConflictError.
 func (s *Service) MintAgentToken(ctx context.Context, agent fleet.Agent, op fleet.OperationID) (string, fleet.TokenID, error) {
 	secret := auth.NewToken(auth.AgentTokenPrefix)
 	var id fleet.TokenID
@@ -118,14 +121,13 @@ func openRotation(ctx context.Context, tx store.Tx, a fleet.Agent, op fleet.Oper
 		return err
 	}
 	if !slices.ContainsFunc(open, func(o fleet.Operation) bool { return o.ID == op }) {
-		return fleet.Conflict("operation %s is no open rotation of agent %q", op, a.Name)
+		return fleet.Conflict("operation %s is not an open rotation of agent %q", op, a.Name)
 	}
 	return nil
 }
 
-// TokenRotated says that an agent has connected with a token. When that is the new one of a rotation
-// under way, every other token of the agent is revoked and the rotation is complete; otherwise nothing
-// changes.
+// TokenRotated records that an agent has connected with a token. If that is the new token of a running
+// rotation, every other token of the agent is revoked and the rotation is complete; otherwise nothing changes.
 func (s *Service) TokenRotated(ctx context.Context, agent fleet.Agent, newToken fleet.TokenID) error {
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		valid, err := validTokens(ctx, tx, agent)
@@ -168,13 +170,13 @@ func (s *Service) completeRotation(
 		return err
 	}
 	return s.tell(ctx, tx, fleet.Event{
-		TenantID: a.TenantID, Type: fleet.EventNormal, Reason: "TokenRotated", Agent: a.Name,
+		TenantID: a.TenantID, Type: fleet.EventNormal, Reason: fleet.ReasonTokenRotated, Agent: a.Name,
 		Message: "the agent uses its new token, and the old one is revoked",
 	})
 }
 
-// TokenRotationFailed says that an agent could not take up its new token, which is revoked; the old one
-// stays valid.
+// TokenRotationFailed records that an agent could not store its new token, which is revoked; the old one stays
+// valid.
 func (s *Service) TokenRotationFailed(ctx context.Context, agent fleet.Agent, op fleet.OperationID, message string) error {
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		if err := openRotation(ctx, tx, agent, op); err != nil {
@@ -199,15 +201,15 @@ func (s *Service) TokenRotationFailed(ctx context.Context, agent fleet.Agent, op
 			return err
 		}
 		return s.tell(ctx, tx, fleet.Event{
-			TenantID: agent.TenantID, Type: fleet.EventWarning, Reason: "TokenRotationFailed", Agent: agent.Name,
+			TenantID: agent.TenantID, Type: fleet.EventWarning, Reason: fleet.ReasonTokenRotationFailed, Agent: agent.Name,
 			Message: fmt.Sprintf("the agent keeps its old token: %s", message),
 		})
 	})
 }
 
-// gatewayPrincipal is the server acting on what an agent said.
+// gatewayPrincipal is the server as the actor for reports of an agent.
 func gatewayPrincipal() auth.Principal {
 	p := auth.System()
-	p.Door = "agent"
+	p.Component = "agent"
 	return p
 }

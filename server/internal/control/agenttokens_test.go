@@ -22,7 +22,7 @@ const (
 // covers: C5
 func TestUserMayChooseTheToken(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	made, err := d.EnrollAgent(d.ctx, root, "default", control.EnrollAgent{Name: "paris", Token: chosen})
 	ok(t, err)
 	if made.Token != chosen {
@@ -45,7 +45,7 @@ func TestUserMayChooseTheToken(t *testing.T) {
 // covers: C7
 func TestAgentHasAtMostTwoValidTokens(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	made, err := d.EnrollAgent(d.ctx, root, "default", control.EnrollAgent{Name: "paris"})
 	ok(t, err)
 	second, secret, err := d.CreateAgentToken(d.ctx, root, "default", "paris", "")
@@ -63,7 +63,7 @@ func TestAgentHasAtMostTwoValidTokens(t *testing.T) {
 		t.Errorf("a revoked one: %v", err)
 	}
 	if !slices.Contains(d.changesAfter(t, before), store.ChangeToken) {
-		t.Error("nobody hears of the revocation")
+		t.Error("the revocation is not in the change feed")
 	}
 	quiet := d.lastChange(t)
 	ok(t, d.RevokeAgentToken(d.ctx, root, "default", "paris", second.ID))
@@ -82,7 +82,7 @@ func TestAgentHasAtMostTwoValidTokens(t *testing.T) {
 
 func TestLastUseOfATokenIsKeptCoarsely(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	made, err := d.EnrollAgent(d.ctx, root, "default", control.EnrollAgent{Name: "paris"})
 	ok(t, err)
 	used := func() fleet.AgentToken {
@@ -110,7 +110,7 @@ func TestLastUseOfATokenIsKeptCoarsely(t *testing.T) {
 // covers: C7
 func TestRotationInBand(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	made, err := d.EnrollAgent(d.ctx, root, "default", control.EnrollAgent{Name: "paris"})
 	ok(t, err)
 	op, err := d.RotateAgentToken(d.ctx, root, "default", "paris")
@@ -124,7 +124,7 @@ func TestRotationInBand(t *testing.T) {
 	d.clock.pass(time.Second) // tokens are listed by age
 	lost, _, err := d.MintAgentToken(d.ctx, made.Agent, op.ID)
 	ok(t, err)
-	// The connection broke before the agent had kept it: the next attempt has a token of its own.
+	// The connection broke before the agent had stored it: the next attempt has a new token.
 	secret, id, err := d.MintAgentToken(d.ctx, made.Agent, op.ID)
 	ok(t, err)
 	if _, _, err := d.AuthenticateAgent(d.ctx, lost); !errors.Is(err, auth.ErrUnauthenticated) {
@@ -152,7 +152,7 @@ func TestRotationInBand(t *testing.T) {
 		t.Errorf("the new token: %v", err)
 	}
 	_, _, err = d.MintAgentToken(d.ctx, made.Agent, op.ID)
-	wantConflict(t, err, "no open rotation")
+	wantConflict(t, err, "not an open rotation")
 	quiet := d.lastChange(t)
 	ok(t, d.TokenRotated(d.ctx, made.Agent, id))
 	if d.lastChange(t) != quiet {
@@ -162,7 +162,7 @@ func TestRotationInBand(t *testing.T) {
 
 func TestRotationThatFailsLeavesTheOldTokenAndIsSeen(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	made, err := d.EnrollAgent(d.ctx, root, "default", control.EnrollAgent{Name: "paris"})
 	ok(t, err)
 	op, err := d.RotateAgentToken(d.ctx, root, "default", "paris")
@@ -178,7 +178,7 @@ func TestRotationThatFailsLeavesTheOldTokenAndIsSeen(t *testing.T) {
 	}
 	v, err := d.Agent(d.ctx, root, "default", "paris")
 	ok(t, err)
-	if len(v.Warnings) != 1 || !strings.Contains(v.Warnings[0], "the Secret is read-only") {
+	if len(v.Warnings) != 1 || v.Warnings[0].Reason != fleet.ReasonTokenRotationFailed || !strings.Contains(v.Warnings[0].Message, "the Secret is read-only") {
 		t.Errorf("the failure is not seen on the agent: %v", v.Warnings)
 	}
 	if op, err = d.RotateAgentToken(d.ctx, root, "default", "paris"); err != nil || op.State != fleet.OperationWaiting {
@@ -190,9 +190,9 @@ func TestRotationThatFailsLeavesTheOldTokenAndIsSeen(t *testing.T) {
 	}
 }
 
-func TestRotationNeedsRoomForASecondToken(t *testing.T) {
+func TestRotationNeedsReplicaForASecondToken(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.enroll(t, "default", "paris", nil)
 	token, _, err := d.CreateAgentToken(d.ctx, root, "default", "paris", "")
 	ok(t, err)

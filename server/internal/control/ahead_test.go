@@ -8,11 +8,11 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// An agent that is ahead of the server again and again has its source read anew a few times, and then less
-// and less often, whichever way it says so.
+// The source for an agent that is ahead of the server repeatedly is read again a few times, and then less and
+// less often, for every way of reporting it.
 func TestAgentThatIsAheadAgainAndAgainIsPutOff(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	paris := d.enroll(t, "default", "paris", nil)
 	d.deploy(t, "default", "app", "")
 	d.render(t, "default", "app", "1")
@@ -28,7 +28,7 @@ func TestAgentThatIsAheadAgainAndAgainIsPutOff(t *testing.T) {
 	}
 	n := 0
 	for _, kind := range d.changesAfter(t, before) {
-		if kind == store.ChangePush {
+		if kind == store.ChangeWake {
 			n++
 		}
 	}

@@ -6,36 +6,44 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// EnrollAgent asks for a new agent.
+// EnrollAgent is the request for a new agent.
 type EnrollAgent struct {
 	Name       string
 	Labels     map[string]string
-	Namespaces []string // not empty: scope namespaced
-	Token      string   // chosen by the user; "" means that one is made
-	// ConfigRepoURL is the repository of its configuration; "" means that there is none.
+	Namespaces []string // if set: scope namespaced
+	Token      string   // given by the user; "" means generated
+	// EngineNamespace is the namespace of Argo CD in the cluster; "" means that the agent applies by itself.
+	EngineNamespace string
+	// DeliverGitCredentials requires EngineNamespace.
+	DeliverGitCredentials bool
+	// ConfigRepoURL is the repository of its configuration, or "".
 	ConfigRepoURL string
 }
 
-// Enrollment is a new agent with its token, which is shown this once.
+// Enrollment is a new agent with its token, which is returned only once.
 type Enrollment struct {
 	Agent fleet.Agent
 	Token string
 }
 
-// UpdateAgent changes an agent; nil fields stay as they are.
+// UpdateAgent changes an agent; nil fields do not change.
 type UpdateAgent struct {
 	Labels     *map[string]string
 	Namespaces *[]string // empty: scope cluster
+	// EngineNamespace can change only while the agent has no target; otherwise the update is a ConflictError.
+	EngineNamespace       *string
+	DeliverGitCredentials *bool
 }
 
-// AgentView is an agent as users see it.
+// AgentView is an agent for users.
 type AgentView struct {
 	fleet.Agent
 	Connected   bool
-	LastSeenAt  time.Time          // zero when it never connected; now-ish while connected
+	LastSeenAt  time.Time          // zero if it never connected; the current time while connected
 	Connections []fleet.Connection // one per replica, newest state of each
-	Warnings    []string           // version skew, several clusters under one name, a rotation that failed, …
-	// ConfigWarning is why the newest configuration file is not live, the last of Warnings then; "" when it is.
-	ConfigWarning string
+	Warnings    []fleet.Cause      // version skew, several clusters with one agent, a failed rotation, …
+	// ConfigWarning is why the newest configuration file is not in force, and then also the last of Warnings; otherwise
+	// zero.
+	ConfigWarning fleet.Cause
 	Targets       int
 }

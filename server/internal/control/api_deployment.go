@@ -1,36 +1,41 @@
 package control
 
 import (
+	"time"
+
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// CreateDeployment asks for a new deployment.
+// CreateDeployment is the request for a new deployment.
 type CreateDeployment struct {
 	Name        string
 	Labels      map[string]string
 	Source      fleet.Source
-	Environment string        // or "owner/environment" when it was granted; "" means fleet.DefaultEnvironment
+	Environment string        // or "owner/environment" if it was granted; "" means fleet.DefaultEnvironment
 	Namespace   string        // "" means "default"
-	Policy      *fleet.Policy // nil means to prune, and nothing else
-	// Check reads the source first. What is certainly wrong with it is an error, and nothing is stored;
-	// what could not be found out in time is a warning.
+	Policy      *fleet.Policy // nil means the default: prune only
+	// Suspend creates it suspended.
+	Suspend bool
+	// Check reads the source first. A definite error refuses the request; anything that could not be checked in
+	// time is a warning.
 	Check bool
 }
 
-// UpdateDeployment asks for a deployment to be changed; what is nil stays as it is.
+// UpdateDeployment changes a deployment; nil fields do not change.
 type UpdateDeployment struct {
 	Labels      *map[string]string
 	Source      *fleet.Source
 	Environment *string
 	Namespace   *string
 	Policy      *fleet.Policy
+	// Suspend suspends or resumes it.
+	Suspend *bool
 	// Check reads a changed source first, as CreateDeployment does.
 	Check bool
 }
 
-// ListDeployments narrows a listing; zero fields match everything. What it names by a name that does
-// not exist matches nothing.
+// ListDeployments filters a listing; zero fields match everything. An unknown name matches nothing.
 type ListDeployments struct {
 	store.Page
 	Environment string // name, or "owner/name"
@@ -38,85 +43,91 @@ type ListDeployments struct {
 	Repository  string // URL
 	Sync        fleet.SyncState
 	Health      fleet.Health
+	Reason      fleet.Reason // its own, or that of a target
 	Labels      map[string]string
 	Selector    fleet.LabelSelector
 	Text        string
 }
 
-// DeploymentView is a deployment as users see it, summed up over its targets. Its spec is the one that was asked for
-// last.
+// DeploymentView is a deployment for users, summed up over its targets. Its spec is the newest requested one.
 type DeploymentView struct {
 	fleet.Deployment
-	// Pending says why that spec is not in force, and InForce is the deployment with the spec that is; both are nil
-	// when it is in force.
+	// Pending is why that spec is not in force, and InForce is the deployment with the spec in force; both are
+	// nil if the spec is in force.
 	Pending *fleet.PendingSpec
 	InForce *fleet.Deployment
 	Sync    fleet.SyncState
 	Health  fleet.Health
 	Reason  fleet.Reason // identifies the state
-	Message string       // the first thing a user should know: source error, failing object, …
-	// Held says why nothing new is sent: suspended, pinned, waiting for a sync run; "" when it would be.
-	Held   string
+	Message string       // the most important fact for a user: source error, failing object, …
+	// Held says why nothing new is sent: suspended, pinned, waiting for a sync run; zero when it would be.
+	Held   fleet.Cause
 	Counts TargetCounts
+	// RepositoryError is why its repository cannot be read; "" when it can.
+	RepositoryError string
 	// Running is the commit that most targets were sent, RunningOther how many were sent another one.
 	Running      string
 	RunningOther int
-	// Evaluated is up to which commit of its revision it was evaluated: what that commit holds for it is what
-	// Rendered has, which may be of an older one. Only where one deployment is asked for.
+	// Evaluated is the newest evaluated commit of its revision. Its content for the deployment is Rendered,
+	// which may be of an older commit. Only set for a single deployment.
 	Evaluated string
-	// Declared says which file in Git declares it; nil when none does or did.
+	// Declared is the file in Git that declares or declared it, or nil.
 	Declared *fleet.Declaration
-	// Targets are the first ones, by the names of their agents. Only where one deployment is asked for.
+	// Owner is the Kubernetes resource that created it, or nil.
+	Owner *fleet.Owned
+	// Targets are the first ones, sorted by agent name. Only set for a single deployment.
 	Targets []TargetView
-	// Operations are the newest ones that are not done, and the newest of all when it failed. Only
-	// where one deployment is asked for.
+	// Operations are the newest running ones, and the newest of all if it failed. Only set for a single
+	// deployment.
 	Operations []fleet.Operation
-	// Warnings are about the request that this is the answer to.
+	// Warnings are about the current request.
 	Warnings []string
 }
 
-// TargetView is a target as users see it.
+// TargetView is a target for users.
 type TargetView struct {
 	fleet.Target
 	fleet.View
-	Objects    []fleet.ObjectStatus // only where asked for
-	HeldPrunes int                  // deletions that wait to be confirmed; only of the targets of one deployment
+	ConnectedSince time.Time            // since when the agent is connected; zero while it is not
+	Objects        []fleet.ObjectStatus // only on request
+	HeldPrunes     int                  // held deletions; only for targets of a single deployment
 }
 
-// Rollback names a kept revision, by its number or by its commit.
+// Rollback selects a kept revision, by its number or its commit.
 type Rollback struct {
 	Revision int64
-	Commit   string // or a beginning of it of at least 7 characters
+	Commit   string // or a prefix of at least 7 characters
 }
 
-// CreateRun asks for a sync: to a branch, tag or commit, or with "" to the newest of the source.
+// CreateRun is the request for a sync: to a branch, tag, or commit, or with "" to the newest commit of the
+// source.
 type CreateRun struct{ Revision string }
 
 // UpdateRun changes a run that has not started.
 type UpdateRun struct{ Revision string }
 
-// CreateRepository asks for a repository; Credential is the name of one, or "".
+// CreateRepository is the request for a repository; Credential is a name, or "".
 type CreateRepository struct {
 	URL, Credential string
 	Submodules      bool
 	Signers         string // see fleet.Repository
 }
 
-// UpdateRepository asks for a repository to be changed; what is nil stays as it is.
+// UpdateRepository changes a repository; nil fields do not change.
 type UpdateRepository struct {
 	Credential *string
 	Submodules *bool
 	Signers    *string
 }
 
-// RepositoryView is a repository as users see it.
+// RepositoryView is a repository for users.
 type RepositoryView struct {
 	fleet.Repository
-	Credential  string // its name; "" when there is none
+	Credential  string // its name, or ""
 	Deployments int
 }
 
-// CreateCredential asks for a credential. Its secret is never returned.
+// CreateCredential is the request for a credential. Its secret is never returned.
 type CreateCredential struct {
 	Name       string
 	Kind       fleet.CredentialKind
@@ -125,36 +136,36 @@ type CreateCredential struct {
 	KnownHosts string // for SSH
 }
 
-// UpdateCredential asks for a credential to be changed; what is nil stays as it is.
+// UpdateCredential changes a credential; nil fields do not change.
 type UpdateCredential struct{ Username, Secret, KnownHosts *string }
 
-// Webhook is what a Git host has to be told to announce pushes.
+// Webhook has the webhook settings for a Git host.
 type Webhook struct {
 	Repository fleet.RepositoryID
 	Secret     string
 }
 
-// HeldPrune is an object whose deletion waits to be confirmed.
+// HeldPrune is an object whose deletion waits for a confirmation.
 type HeldPrune struct {
 	store.HeldObject
-	Commit string // what is desired of the target
-	// Current says that its agent speaks of just that; otherwise it has not answered yet, and what it holds
-	// back may be other objects soon.
+	Commit string // of the desired state of the target
+	// Current means that its agent has reported for the desired state; otherwise the set of held objects may
+	// still change.
 	Current   bool
 	Confirmed bool // and the agent has not deleted it yet
 }
 
-// ConfirmPrune asks for held deletions to be carried out: of the named objects, or of all.
+// ConfirmPrune confirms held deletions: of the named objects, or of all.
 type ConfirmPrune struct {
-	Objects []string // as fleet.ObjectRef.String
+	Objects []string // as from fleet.ObjectRef.String
 	All     bool
-	Count   int    // with All: how many there are, an object on two agents counted twice
-	Agent   string // only on this one; "" means on all that hold them
+	Count   int    // with All: the number of held deletions; an object on two agents counts twice
+	Agent   string // only on this agent; "" means on all
 }
 
-// ConfirmedPrune is what was confirmed.
+// ConfirmedPrune has the confirmed deletions.
 type ConfirmedPrune struct {
 	Objects   []string // each once
-	Deletions int      // counted as ConfirmPrune.Count is
-	Targets   int      // that were told; 0 when all was confirmed before
+	Deletions int      // counted like ConfirmPrune.Count
+	Targets   int      // number of changed targets; 0 if all was confirmed before
 }

@@ -6,13 +6,13 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// CreateTenant asks for a new tenant.
+// CreateTenant is the request for a new tenant.
 type CreateTenant struct {
 	Name  string
 	Quota fleet.Quota
 }
 
-// UpdateTenant changes a tenant; nil fields stay as they are.
+// UpdateTenant changes a tenant; nil fields do not change.
 type UpdateTenant struct {
 	Quota *fleet.Quota
 }
@@ -23,60 +23,61 @@ type FleetView struct {
 	Agents, Connected, Deployments, Targets int
 }
 
-// CreateAPIToken asks for a new token.
+// CreateAPIToken is the request for a new token.
 type CreateAPIToken struct {
 	Name string
-	Role fleet.Role // of a fleet token: fleet.RoleFleetAdmin, which "" means too
-	// ExpiresIn is how long it is accepted; 0 means until it is revoked.
+	Role fleet.Role // for a fleet token: fleet.RoleFleetAdmin, which is also the default
+	// ExpiresIn is how long it is valid; 0 means until it is revoked.
 	ExpiresIn time.Duration
 }
 
-// Login is a person whom an identity provider has vouched for.
+// Login is a person whom an identity provider has authenticated.
 type Login struct {
-	Issuer, Subject string   // what the provider calls itself and the person: never given to anybody else
-	Name            string   // what memberships and the audit log name them by
-	DisplayName     string   // for the eye alone; may be ""
-	Groups          []string // as the provider names them
-	FleetAdmin      bool     // one of the groups makes them one
+	Issuer, Subject string   // identify the provider and the person; never reused
+	Name            string   // the name in memberships and in the audit log
+	DisplayName     string   // for display only; may be ""
+	Groups          []string // as named by the provider
+	FleetAdmin      bool     // one of the groups makes them a fleet admin
 	TTL             time.Duration
 	// For the audit log.
 	Request string // id of the request
-	Address string // where the person came from
+	Address string // address of the person
 }
 
-// CreateEnvironment asks for a new environment.
+// CreateEnvironment is the request for a new environment.
 type CreateEnvironment struct {
 	Name        string
 	Agents      []string
 	MatchLabels map[string]string
 }
 
-// UpdateEnvironment changes which agents an environment selects; nil fields stay as they are.
+// UpdateEnvironment changes the agents of an environment; nil fields do not change.
 type UpdateEnvironment struct {
 	Agents      *[]string
 	MatchLabels *map[string]string
 }
 
-// EnvironmentView is an environment as users see it.
+// EnvironmentView is an environment for users.
 type EnvironmentView struct {
 	fleet.Environment
-	// Agents are the names of those that it selects now, sorted; Environment.Agents are those that it
-	// was told by name.
+	// Agents are the names of the currently selected agents, sorted; Environment.Agents are the configured
+	// names.
 	Agents      []string
 	Deployments int // of all tenants that deploy to it
 }
 
-// CreateGrant asks to let another tenant deploy to an environment.
+// CreateGrant is the request for a grant to another tenant.
 type CreateGrant struct {
 	Environment string
 	Grantee     string // name of the other tenant
 	Limits      fleet.Limits
-	// ServiceAccount is who agents act as for what is deployed by the grant; "" leaves it to the deployments.
+	// ServiceAccount is the account that agents impersonate for deployments that use the grant; "" keeps the
+	// setting of the deployments.
 	ServiceAccount string
 }
 
 // UpdateGrant replaces the terms of a grant.
 type UpdateGrant struct {
 	Limits         fleet.Limits
-	ServiceAccount *string // nil leaves it as it is
+	ServiceAccount *string // nil does not change it
 }

@@ -12,10 +12,10 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// maxExpiry bounds how long a token that expires may live; beyond it, "never" is the honest word.
+// maxExpiry limits the lifetime of a token with an expiry.
 const maxExpiry = 10 * 365 * 24 * time.Hour
 
-// tokenOwner finds whose tokens are meant: with no name those of the fleet, which have no tenant.
+// tokenOwner returns the tenant of tokens: without a name the fleet, which has no tenant.
 func tokenOwner(ctx context.Context, tx store.Tx, p auth.Principal, tenant string) (fleet.Tenant, error) {
 	if tenant == "" {
 		return fleet.Tenant{}, fleetAdmin(p)
@@ -23,8 +23,8 @@ func tokenOwner(ctx context.Context, tx store.Tx, p auth.Principal, tenant strin
 	return administrable(ctx, tx, p, tenant)
 }
 
-// APITokens lists the tokens of a tenant, or with no name those of the fleet, without their secrets,
-// which nobody knows. Revoked and expired ones are among them for a while.
+// APITokens lists the tokens of a tenant, or without a name those of the fleet, without their secrets, which
+// are not stored. It includes revoked and expired ones for a while.
 func (s *Service) APITokens(ctx context.Context, p auth.Principal, tenant string, page store.Page) ([]fleet.APIToken, error) {
 	var out []fleet.APIToken
 	err := s.store.View(ctx, func(tx store.Tx) error {
@@ -38,8 +38,8 @@ func (s *Service) APITokens(ctx context.Context, p auth.Principal, tenant string
 	return out, err
 }
 
-// CreateAPIToken makes a token with a role that p has itself, and returns its secret this once. Names
-// are unique among those that are accepted, since the audit log speaks of them by name.
+// CreateAPIToken creates a token with at most the role of p, and returns its secret only once. Names are unique
+// among valid tokens, because the audit log uses them.
 func (s *Service) CreateAPIToken(ctx context.Context, p auth.Principal, tenant string, req CreateAPIToken) (fleet.APIToken, string, error) {
 	if err := checkAPIToken(tenant, &req); err != nil {
 		return fleet.APIToken{}, "", err
@@ -77,7 +77,7 @@ func (s *Service) newAPIToken(p auth.Principal, tenant fleet.TenantID, req Creat
 	return t
 }
 
-// admitToken checks a new token against what p may give, the quota and the names that are taken.
+// admitToken checks a new token against the role of p, the quota, and the names in use.
 func (s *Service) admitToken(ctx context.Context, tx store.Tx, p auth.Principal, owner fleet.Tenant, t fleet.APIToken) error {
 	if owner.ID != "" {
 		if err := grantable(p, owner, t.Role); err != nil {
@@ -110,13 +110,13 @@ func checkAPIToken(tenant string, req *CreateAPIToken) error {
 		return checkRole(req.Role)
 	}
 	if req.Role = cmp.Or(req.Role, fleet.RoleFleetAdmin); req.Role != fleet.RoleFleetAdmin {
-		return fleet.Invalid("role", "a token of the fleet has the role %s: make one of a tenant for %q", fleet.RoleFleetAdmin, req.Role)
+		return fleet.Invalid("role", "a token of the fleet has the role %s: create a token of a tenant for %q", fleet.RoleFleetAdmin, req.Role)
 	}
 	return nil
 }
 
-// RevokeAPIToken ends a token. The last one that a fleet admin could use is kept: without it nobody
-// could make another.
+// RevokeAPIToken revokes a token. The last one of a fleet admin is kept: without it nobody could create
+// another.
 func (s *Service) RevokeAPIToken(ctx context.Context, p auth.Principal, tenant string, id fleet.TokenID) error {
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		t, err := tokenOwner(ctx, tx, p, tenant)
@@ -143,7 +143,7 @@ func (s *Service) RevokeAPIToken(ctx context.Context, p auth.Principal, tenant s
 	})
 }
 
-// keepOne refuses to revoke the last token of a fleet admin that is accepted.
+// keepOne refuses to revoke the last valid token of a fleet admin.
 func (s *Service) keepOne(ctx context.Context, tx store.Tx, token fleet.APIToken) error {
 	now := s.cfg.Now()
 	if token.TenantID != "" || !token.ValidAt(now) {
@@ -158,7 +158,7 @@ func (s *Service) keepOne(ctx context.Context, tx store.Tx, token fleet.APIToken
 			return nil
 		}
 	}
-	return fleet.Conflict("%q is the last token of a fleet admin: make another one first, so that nobody is locked out", token.Name)
+	return fleet.Conflict("%q is the last token of a fleet admin: create another one first", token.Name)
 }
 
 func tokenEvent(action string, t fleet.APIToken) fleet.AuditEvent {

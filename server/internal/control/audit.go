@@ -8,15 +8,15 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// audit records what p did, in the transaction that did it: what is rolled back was never done. The
-// caller gives tenant, action, resource and detail.
+// audit records the action of p in its transaction: a rollback removes the record too. The caller sets tenant,
+// action, resource, and detail.
 func (s *Service) audit(ctx context.Context, tx store.Tx, p auth.Principal, e fleet.AuditEvent) error {
-	e.At, e.Actor, e.Door, e.Request, e.Address = s.cfg.Now(), p.Name, p.Door, p.Request, p.Address
+	e.At, e.Actor, e.Component, e.Request, e.Address = s.cfg.Now(), p.Name, p.Component, p.Request, p.Address
 	return tx.Audit().Append(ctx, e)
 }
 
-// Audit lists who did what in a tenant, newest first; with no tenant, in the whole fleet, which only
-// a fleet admin may read.
+// Audit lists the audit log of a tenant, newest first; without a tenant, that of the fleet, which only a fleet
+// admin may read.
 func (s *Service) Audit(ctx context.Context, p auth.Principal, tenant string, f store.AuditFilter) ([]fleet.AuditEvent, error) {
 	var out []fleet.AuditEvent
 	err := s.store.View(ctx, func(tx store.Tx) error {
@@ -38,7 +38,7 @@ func (s *Service) Audit(ctx context.Context, p auth.Principal, tenant string, f 
 	return out, err
 }
 
-// Events lists the newest events that match, oldest first.
+// Events lists the newest matching events, oldest first.
 func (s *Service) Events(ctx context.Context, p auth.Principal, tenant string, f store.EventFilter) ([]fleet.Event, error) {
 	var out []fleet.Event
 	err := s.store.View(ctx, func(tx store.Tx) error {

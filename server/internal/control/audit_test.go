@@ -12,20 +12,22 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// reads are the use-cases that change nothing that anybody would want to know about.
+// reads are the use cases without relevant changes.
 var reads = []string{
-	"APITokens", "Agent", "AgentConfig", "AgentObjects", "AgentTokens", "Agents", "Audit", "Credential", "Credentials", "Deployment", "DeploymentDeletion", "Deployments", "DetachedTargets", "Diagnose", "Diff", "Environment", "Environments", "Events",
+	"APITokens", "Agent", "ForeignApplications", "AgentConfig", "AgentObjects", "AgentTokens", "Agents", "Audit", "Credential", "Credentials", "Deployment", "DeploymentDeletion", "Deployments", "DetachedTargets", "Diagnose", "Diff", "Environment", "Environments", "Events",
 	"Fleet", "Follow", "GitLabProjects", "Grant", "Grants", "HeldPrunes", "Images", "Members", "Operation", "Operations", "People", "Person", "Repositories", "Repository", "Revisions", "Run", "RunWaiting", "Runs", "SyncRun", "TargetObjects", "Targets",
 	"Tenant", "Tenants", "Webhook",
-	// The memory of answers that were given: what was done under them is recorded by what did it.
+	// Stored responses: their requests are recorded separately.
 	"ClaimReply", "CompleteReply", "ReleaseReply",
-	// It writes to Git, which is not here: TestSetImages looks at its line.
+	// For the Kubernetes API. OwnerMissing records what the server found, with an event.
+	"CheckRepository", "Owned", "OwnedDeployments", "OwnedRuns", "OwnerMissing",
+	// It writes to Git, which does not exist here: TestSetImages checks its record.
 	"SetImages",
 }
 
 // scene is a tenant "acme" with something of everything for a write to work on.
 type scene struct {
-	*desk
+	*fixture
 	agent   fleet.Agent
 	token   fleet.AgentToken
 	api     fleet.APIToken
@@ -37,7 +39,7 @@ type scene struct {
 
 func newScene(t *testing.T) *scene {
 	t.Helper()
-	s := &scene{desk: newDesk(t)}
+	s := &scene{fixture: newFixture(t)}
 	s.tenant(t, "acme")
 	s.tenant(t, "guest")
 	s.agent = s.enroll(t, "acme", "paris", nil)
@@ -165,7 +167,7 @@ func deploymentWrites(t failer) map[string]write {
 		return result(s.CreateRepository(s.ctx, root, "acme", control.CreateRepository{URL: "https://git.example.com/new.git"}))
 	}
 	added := func(s *scene) fleet.RepositoryID {
-		repos, _ := s.Repositories(s.ctx, root, "acme", store.Page{})
+		repos, _ := s.Repositories(s.ctx, root, "acme", store.RepositoryFilter{})
 		for _, r := range repos {
 			if strings.HasSuffix(r.URL, "/new.git") {
 				return r.ID
@@ -177,6 +179,10 @@ func deploymentWrites(t failer) map[string]write {
 		return result(s.Rollback(s.ctx, root, "acme", "web", control.Rollback{Revision: 1}))
 	}
 	name, word := "git", "changed"
+	applied := func(s *scene) error {
+		_, _, err := s.ApplyCredential(s.ctx, root, "acme", control.CreateCredential{Name: "applied", Kind: fleet.CredentialHTTPS, Username: "u", Secret: "p"}, "https://git.example.com/private.git")
+		return err
+	}
 	return map[string]write{
 		"CreateRepository": simply(repository),
 		"UpdateRepository": {credential, func(s *scene) error {
@@ -238,6 +244,21 @@ func deploymentWrites(t failer) map[string]write {
 			},
 			func(s *scene) error { return result(s.DeleteAgentObjects(s.ctx, root, "acme", s.agent.Name, 0)) },
 		},
+		"ApplyDeployment": simply(func(s *scene) error {
+			return s.ApplyDeployment(s.ctx, root, "acme", control.CreateDeployment{Name: "applied", Source: fleet.Source{RepoURL: "https://git.example.com/apps.git"}})
+		}),
+		"ApplyCredential":       simply(applied),
+		"DeleteOwnedCredential": {applied, func(s *scene) error { return s.DeleteOwnedCredential(s.ctx, root, "acme", "applied") }},
+		"NamespaceTenant": simply(func(s *scene) error {
+			return result(s.NamespaceTenant(s.ctx, root, fleet.Owner{Kind: "Namespace", Name: "team", UID: "uid-team"}))
+		}),
+		"LocalEnvironment": {
+			func(s *scene) error {
+				s.connect(t, s.agent, "cluster-1")
+				return nil
+			},
+			func(s *scene) error { return result(s.LocalEnvironment(s.ctx, root, "acme", "cluster-1")) },
+		},
 		"CreateRun": simply(func(s *scene) error { return result(s.CreateRun(s.ctx, root, "acme", "web", control.CreateRun{})) }),
 		"UpdateRun": simply(func(s *scene) error {
 			return result(s.UpdateRun(s.ctx, root, "acme", s.run.ID, control.UpdateRun{Revision: "v1"}, control.Match{}))
@@ -246,8 +267,8 @@ func deploymentWrites(t failer) map[string]write {
 	}
 }
 
-// Every use-case is either in the list of reads or shown here to leave a line in the audit log: one that
-// is new and in neither fails the test.
+// Every use case is either in the list of reads or tested here for its audit record: a new one that is in
+// neither fails the test.
 func TestEveryWriteIsAudited(t *testing.T) {
 	t.Parallel()
 	writes := tenancyWrites()
@@ -281,7 +302,7 @@ func TestEveryWriteIsAudited(t *testing.T) {
 			if e.At.IsZero() || e.Actor == "" || !strings.Contains(e.Action, ".") || e.Kind == "" {
 				t.Errorf("the line says too little: %+v", e)
 			}
-			if e.Actor == root.Name && (e.Door != root.Door || e.Request != root.Request || e.Address != root.Address) {
+			if e.Actor == root.Name && (e.Component != root.Component || e.Request != root.Request || e.Address != root.Address) {
 				t.Errorf("the line does not say how %s came in: %+v", e.Actor, e)
 			}
 		})

@@ -12,8 +12,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Invariant 4: new limits of a grant are a reason to speak to an agent, but not to one that is ahead of
-// the server: it would be told to go back to what the server remembers, and to prune.
+// Invariant 4: new limits of a grant are sent to agents, but not to one that is ahead of the server: it would
+// get an older state, and prune.
 func TestNewLimitsAreNotToldToAnAgentThatIsAhead(t *testing.T) {
 	t.Parallel()
 	d, g := hosted(t, fleet.Limits{})
@@ -27,18 +27,18 @@ func TestNewLimitsAreNotToldToAnAgentThatIsAhead(t *testing.T) {
 	ok(t, err)
 	after := d.targets(t, "guest", "web")
 	if got := after["paris"].Desired; got.Version.Compare(before["paris"].Desired.Version) <= 0 {
-		t.Errorf("who is not ahead has not heard of the limits: %+v", got)
+		t.Errorf("an agent that is not ahead did not get the limits: %+v", got)
 	}
 	if got := after["rome"]; got.Desired.Version != before["rome"].Desired.Version || got.Observed.Sync != fleet.SyncRewound {
-		t.Errorf("who is ahead was given %+v", got.Desired)
+		t.Errorf("an agent that is ahead got %+v", got.Desired)
 	}
 }
 
-// Invariant 4: the same version with another bundle was given out by a database that is no more. Its
-// agent has said so in a report, as one that is in sync.
+// Invariant 4: the same version with another bundle was issued by a lost database. Its agent has reported it as
+// in sync.
 func TestAReportOfAnotherBundleUnderTheSameVersionIsAnAgentAhead(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	paris := r.enroll(t, "paris")
 	target := r.deployed(t, paris)
 	ok(t, r.Report(t.Context(), []rollout.AgentReports{{Agent: paris, Reports: []store.Report{{
@@ -59,11 +59,11 @@ func TestAReportOfAnotherBundleUnderTheSameVersionIsAnAgentAhead(t *testing.T) {
 	}
 }
 
-// An agent that turned out to be ahead during a freeze has its source read anew after it: that it was read
-// in the freeze gave it nothing.
+// The source for an agent that turned out to be ahead during a freeze is read again after it: during the freeze
+// it got nothing.
 func TestAnAgentAheadDuringAFreezeGoesOnAfterIt(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	paris := r.enroll(t, "paris")
 	target := r.deployed(t, paris)
 	_, err := r.Freeze(t.Context(), admin, "audit")
@@ -109,8 +109,7 @@ func TestAVariantThatIsNewInAFreezeIsRenderedAfterIt(t *testing.T) {
 	})
 }
 
-// A grant whose row is gone says nothing about anybody's wish: what was there by it is let go, even by a
-// deployment that deletes what it leaves.
+// A deleted grant is no request of a user: its targets are detached, even if the deployment prunes on detach.
 func TestATargetWithoutAGrantIsLetGoAndNotDeleted(t *testing.T) {
 	t.Parallel()
 	d, g := hosted(t, fleet.Limits{})

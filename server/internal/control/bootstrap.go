@@ -10,10 +10,9 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Bootstrap prepares a database for serving, before any door is open: the default tenant and
-// environment and, on the first start or when another one is asked for, an admin token, which is
-// returned this once. Connections that servers which are gone left open are closed. Of several
-// replicas that start at once, one makes the token.
+// Bootstrap prepares a database before the server serves requests: the default tenant and environment and, at
+// the first start or on request, an admin token, which is returned only once. It closes connections that ended
+// servers left open. If several replicas start together, one creates the token.
 func (s *Service) Bootstrap(ctx context.Context, newToken bool) (adminToken string, err error) {
 	lock, err := s.member.AwaitLock(ctx, "bootstrap")
 	if err != nil {
@@ -55,7 +54,7 @@ func (s *Service) readSettings(ctx context.Context, tx store.Tx) error {
 	return err
 }
 
-// firstStart reports whether nothing is there yet, and makes what everybody begins with.
+// firstStart reports whether the database is empty, and creates the initial rows.
 func (s *Service) firstStart(ctx context.Context, tx store.Tx) (bool, error) {
 	tenants, err := tx.Tenants().List(ctx, store.Page{Limit: 1})
 	if err != nil || len(tenants) > 0 {
@@ -86,6 +85,6 @@ func (s *Service) newAdminToken(ctx context.Context, tx store.Tx) (string, error
 		return "", err
 	}
 	return secret, s.audit(ctx, tx, auth.System(), fleet.AuditEvent{
-		Action: "token.create", Kind: "token", Name: token.Name, ID: string(token.ID), Detail: "a fleet admin's, made at the start of the server",
+		Action: "token.create", Kind: "token", Name: token.Name, ID: string(token.ID), Detail: "for a fleet admin, created at the start of the server",
 	})
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
-// AgentCapable records what the cluster of an agent offers. The charts on it are then those that were
-// rendered for just that, or are rendered: until that is done every target keeps what it has. The same twice
-// changes nothing.
+// AgentCapable stores the capabilities of the cluster of an agent. Its charts then use variants for these
+// capabilities, which are rendered if necessary: until then every target keeps its state. Equal capabilities
+// change nothing.
 func (s *Service) AgentCapable(ctx context.Context, who fleet.Agent, c fleet.Capabilities) error {
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		agent, err := tx.Agents().Get(ctx, who.TenantID, who.ID)
@@ -30,7 +30,7 @@ func (s *Service) AgentCapable(ctx context.Context, who fleet.Agent, c fleet.Cap
 			return err
 		}
 		return s.tell(ctx, tx, fleet.Event{
-			TenantID: agent.TenantID, Type: fleet.EventNormal, Reason: "CapabilitiesChanged", Agent: agent.Name,
+			TenantID: agent.TenantID, Type: fleet.EventNormal, Reason: fleet.ReasonCapabilitiesChanged, Agent: agent.Name,
 			Message: fmt.Sprintf("the cluster runs Kubernetes %s and serves %s: charts are rendered for that", c.KubeVersion, wording.Count(len(c.APIVersions), "API version")),
 		})
 	})

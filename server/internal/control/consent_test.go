@@ -9,9 +9,9 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/control"
 )
 
-// given waits until the target of "app" on an agent has something newer than version, and says that the
-// agent has done it.
-func (r *room) given(t *testing.T, agent fleet.Agent, after fleet.Version) fleet.Desired {
+// given waits until the target of "app" on an agent has a newer version, and reports that the agent has applied
+// it.
+func (r *replica) given(t *testing.T, agent fleet.Agent, after fleet.Version) fleet.Desired {
 	t.Helper()
 	r.await(t, "app", func(d control.DeploymentView) error {
 		if got := d.Targets[0].Desired; got.Version.Compare(after) <= 0 || got.Digest == "" {
@@ -24,18 +24,18 @@ func (r *room) given(t *testing.T, agent fleet.Agent, after fleet.Version) fleet
 	return target.Desired
 }
 
-func (r *room) edit(t *testing.T, req control.UpdateDeployment) {
+func (r *replica) edit(t *testing.T, req control.UpdateDeployment) {
 	t.Helper()
 	_, err := r.UpdateDeployment(t.Context(), admin, "default", "app", req, control.Match{})
 	ok(t, err)
 }
 
-func (r *room) source(path, revision string) control.UpdateDeployment {
+func (r *replica) source(path, revision string) control.UpdateDeployment {
 	return control.UpdateDeployment{Source: &fleet.Source{RepoURL: r.url, Path: path, Revision: revision}}
 }
 
-// looked waits until the edit of "app" that was last is in force.
-func (r *room) looked(t *testing.T) {
+// looked waits until the last edit of "app" is in force.
+func (r *replica) looked(t *testing.T) {
 	t.Helper()
 	r.await(t, "app", func(d control.DeploymentView) error {
 		if d.Pending != nil {
@@ -47,7 +47,7 @@ func (r *room) looked(t *testing.T) {
 
 func TestAnEditConsentsAndACommitDoesNot(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	paris := r.enroll(t, "paris")
 	r.push(t, map[string]string{"app/cm.yaml": configMap("a", "1"), "other/cm.yaml": configMap("b", "1")})
 	r.deploy(t, "app", "app")
@@ -100,10 +100,10 @@ func TestAnEditConsentsAndACommitDoesNot(t *testing.T) {
 	}
 }
 
-// Who edits consents to what is in Git then, and not to the commit that mends it days later.
+// An edit is a consent to the current content of Git, and not to the commit that fixes it days later.
 func TestAnEditIsNoConsentToALaterCommit(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	paris := r.enroll(t, "paris")
 	r.push(t, map[string]string{"app/cm.yaml": configMap("a", "1"), "other/cm.yaml": "kind: {"})
 	r.deploy(t, "app", "app")
@@ -136,7 +136,7 @@ func TestAPolicyIsCheckedAndStoredInOneForm(t *testing.T) {
 		"policy.serviceAccount":     {ServiceAccount: "deployer"},
 		"policy.ignore":             {Ignore: []string{"*:/spec/\n"}},
 	}
-	d := newDesk(t)
+	d := newFixture(t)
 	d.deploy(t, "default", "web", "default")
 	quiet := d.lastChange(t)
 	for field, policy := range bad {

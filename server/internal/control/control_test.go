@@ -21,31 +21,31 @@ import (
 
 const patience = 30 * time.Second
 
-var admin = auth.Principal{Name: "admin", FleetAdmin: true, Door: "rest"}
+var admin = auth.Principal{Name: "admin", FleetAdmin: true, Component: "rest"}
 
-// room is a control room over a real database and a real Git server.
-type room struct {
+// room is a Service on a real database with a real Git server.
+type replica struct {
 	*control.Service
 	store store.Store
 	git   *gitserver.Server
 	repo  *gitserver.Repo
 	url   string
-	kill  func() // stops it as a crash would: nothing is said to anybody
+	kill  func() // stops it like a crash
 }
 
-// newRoom starts one on SQLite. Polls are far apart: what a test sees comes from events.
-func newRoom(t *testing.T) *room {
+// newRoom starts one on SQLite. Polls are rare: tests observe effects of events.
+func newReplica(t *testing.T) *replica {
 	t.Helper()
-	return newPollingRoom(t, time.Hour)
+	return newPollingReplica(t, time.Hour)
 }
 
-func newPollingRoom(t *testing.T, poll time.Duration) *room {
+func newPollingReplica(t *testing.T, poll time.Duration) *replica {
 	t.Helper()
-	return newRooms(t, newSQLite(t), 1, control.Config{PollInterval: poll})[0]
+	return newReplicas(t, newSQLite(t), 1, control.Config{PollInterval: poll})[0]
 }
 
 // newRooms starts n replicas on one database, with one Git server.
-func newRooms(t *testing.T, db *testDatabase, n int, cfg control.Config) []*room {
+func newReplicas(t *testing.T, db *testDatabase, n int, cfg control.Config) []*replica {
 	t.Helper()
 	dir := t.TempDir()
 	git, err := gitserver.Start(filepath.Join(dir, "remote"))
@@ -65,16 +65,16 @@ func newRooms(t *testing.T, db *testDatabase, n int, cfg control.Config) []*room
 		t.Fatal(err)
 	}
 	cfg.Key, cfg.Version, cfg.Log, cfg.Shared, cfg.Sealer = []byte(strings.Repeat("k", 32)), "test", slog.New(slog.DiscardHandler), db.shared, ring
-	var rooms []*room
+	var replicas []*replica
 	for i := range n {
-		r := &room{git: git, repo: repo, url: git.URL("apps"), store: db.open(t)}
+		r := &replica{git: git, repo: repo, url: git.URL("apps"), store: db.open(t)}
 		r.start(t, filepath.Join(dir, fmt.Sprint("git-", i)), cfg)
-		rooms = append(rooms, r)
+		replicas = append(replicas, r)
 	}
-	return rooms
+	return replicas
 }
 
-func (r *room) start(t *testing.T, dir string, cfg control.Config) {
+func (r *replica) start(t *testing.T, dir string, cfg control.Config) {
 	t.Helper()
 	manager, err := gitsource.New(gitsource.Config{Dir: dir, Allow: []string{"http", "file"}, AllowPrivate: true})
 	if err != nil {
@@ -96,7 +96,7 @@ func (r *room) start(t *testing.T, dir string, cfg control.Config) {
 	}
 	r.kill = func() {
 		killed = true
-		_ = r.store.Close() // whatever it still wants to write fails
+		_ = r.store.Close() // further writes fail
 		_ = stop()
 	}
 	t.Cleanup(func() {
@@ -110,14 +110,14 @@ func (r *room) start(t *testing.T, dir string, cfg control.Config) {
 	})
 }
 
-// push commits files, pushes them and tells control, as a webhook would.
-func (r *room) push(t *testing.T, files map[string]string) string {
+// push commits files, pushes them, and notifies control, like a webhook.
+func (r *replica) push(t *testing.T, files map[string]string) string {
 	t.Helper()
 	commit, err := r.repo.CommitAndPush(t.Context(), files, "change")
 	if err != nil {
 		t.Fatal(err)
 	}
-	repos, err := r.Repositories(t.Context(), admin, "default", store.Page{})
+	repos, err := r.Repositories(t.Context(), admin, "default", store.RepositoryFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func (r *room) push(t *testing.T, files map[string]string) string {
 	return commit
 }
 
-func (r *room) enroll(t *testing.T, name string) fleet.Agent {
+func (r *replica) enroll(t *testing.T, name string) fleet.Agent {
 	t.Helper()
 	e, err := r.EnrollAgent(t.Context(), admin, "default", control.EnrollAgent{Name: name})
 	if err != nil {
@@ -138,7 +138,7 @@ func (r *room) enroll(t *testing.T, name string) fleet.Agent {
 	return e.Agent
 }
 
-func (r *room) deploy(t *testing.T, name, path string) {
+func (r *replica) deploy(t *testing.T, name, path string) {
 	t.Helper()
 	_, err := r.CreateDeployment(t.Context(), admin, "default", control.CreateDeployment{
 		Name: name, Source: fleet.Source{RepoURL: r.url, Path: path},
@@ -148,8 +148,8 @@ func (r *room) deploy(t *testing.T, name, path string) {
 	}
 }
 
-// await waits until check is content with a deployment.
-func (r *room) await(t *testing.T, name string, check func(control.DeploymentView) error) control.DeploymentView {
+// await waits until check accepts a deployment.
+func (r *replica) await(t *testing.T, name string, check func(control.DeploymentView) error) control.DeploymentView {
 	t.Helper()
 	var d control.DeploymentView
 	testkit.Eventually(t, patience, func(ctx context.Context) (err error) {

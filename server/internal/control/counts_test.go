@@ -12,9 +12,9 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// wide is a deployment on more agents than it is shown with: one has failed, one is well, and the rest
-// were never heard of.
-func (d *desk) wide(t *testing.T) {
+// wide is a deployment on more agents than its view shows: one has failed, one is healthy, and the rest never
+// connected.
+func (d *fixture) wide(t *testing.T) {
 	t.Helper()
 	agents := map[string]fleet.Agent{}
 	for i := range control.FirstTargets + 20 {
@@ -53,14 +53,15 @@ func connect(ctx context.Context, tx store.Tx, a fleet.Agent) error {
 // covers: T1, T8 (a page does not grow with the number of agents)
 func TestDeploymentOnManyAgentsIsListedByCounts(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.wide(t)
 	list, err := d.Deployments(d.ctx, root, "default", control.ListDeployments{})
 	ok(t, err)
 	want := control.TargetCounts{
 		Targets: control.FirstTargets + 20, Ready: 1, Never: control.FirstTargets + 18,
-		Sync:   map[fleet.SyncState]int{fleet.SyncSynced: 1, fleet.SyncFailed: 1, fleet.SyncPending: control.FirstTargets + 18},
-		Health: map[fleet.Health]int{fleet.HealthCurrent: 1, fleet.HealthFailed: 1, fleet.HealthUnknown: control.FirstTargets + 18},
+		Sync:      map[fleet.SyncState]int{fleet.SyncSynced: 1, fleet.SyncFailed: 1, fleet.SyncPending: control.FirstTargets + 18},
+		Health:    map[fleet.Health]int{fleet.HealthCurrent: 1, fleet.HealthFailed: 1, fleet.HealthUnknown: control.FirstTargets + 18},
+		SyncSince: d.clock.Now(), HealthSince: d.clock.Now(),
 	}
 	if diff := cmp.Diff(want, list[0].Counts); diff != "" || list[0].Targets != nil {
 		t.Errorf("%d targets are listed; counts (-want +got):\n%s", len(list[0].Targets), diff)

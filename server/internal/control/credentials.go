@@ -12,10 +12,10 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Sealer encrypts secrets under keys of the server. What about says is bound to the secret: it opens
-// with the same words only.
+// Sealer encrypts secrets with keys of the server. A secret is bound to about: it can only be decrypted with
+// the same text.
 type Sealer interface {
-	// KeyID names the key that seals now; older ones still open.
+	// KeyID returns the key that encrypts; older keys still decrypt.
 	KeyID() string
 	Seal(secret seal.Secret, about string) (fleet.Sealed, error)
 	Open(s fleet.Sealed, about string) (seal.Secret, error)
@@ -27,8 +27,7 @@ const (
 	maxKnownHosts = 64 << 10
 )
 
-// aboutCredential binds a secret to its row: it cannot be opened as another tenant's, nor as another
-// credential's.
+// aboutCredential binds a secret to its row: it cannot be decrypted as that of another tenant or credential.
 func aboutCredential(c fleet.Credential) string { return string(c.TenantID) + "/" + string(c.ID) }
 
 // Credentials lists the credentials of a tenant, without their secrets.
@@ -48,7 +47,7 @@ func (s *Service) Credentials(ctx context.Context, p auth.Principal, tenant stri
 	return out, err
 }
 
-// Credential returns one credential by name, without what it seals.
+// Credential returns one credential by name, without its secret.
 func (s *Service) Credential(ctx context.Context, p auth.Principal, tenant, name string) (fleet.Credential, error) {
 	var out fleet.Credential
 	err := s.store.View(ctx, func(tx store.Tx) error {
@@ -65,11 +64,11 @@ func (s *Service) Credential(ctx context.Context, p auth.Principal, tenant, name
 	return out, err
 }
 
-// CreateCredential keeps a secret for reading repositories. It is never returned.
+// CreateCredential stores a secret for reading repositories. It is never returned.
 func (s *Service) CreateCredential(ctx context.Context, p auth.Principal, tenant string, req CreateCredential) (fleet.Credential, error) {
 	c := fleet.Credential{
 		ID: fleet.NewCredentialID(), Name: req.Name, Kind: req.Kind, Username: req.Username, KnownHosts: req.KnownHosts,
-		Spec: 1, CreatedAt: s.cfg.Now(), UpdatedAt: s.cfg.Now(),
+		SpecRevision: 1, CreatedAt: s.cfg.Now(), UpdatedAt: s.cfg.Now(),
 	}
 	if err := fleet.CheckName("name", c.Name); err != nil {
 		return fleet.Credential{}, err
@@ -92,14 +91,17 @@ func (s *Service) CreateCredential(ctx context.Context, p auth.Principal, tenant
 		if err := tx.Credentials().Create(ctx, c); err != nil {
 			return fmt.Errorf("credential %q: %w", c.Name, err)
 		}
+		if err := own(ctx, tx, p, credentialResource(c)); err != nil {
+			return err
+		}
 		return s.auditCredential(ctx, tx, p, c, "credential.create", "kind "+string(c.Kind))
 	})
 	c.Sealed = fleet.Sealed{}
 	return c, err
 }
 
-// UpdateCredential changes a credential. The repositories that are read with it are read anew at
-// once. The same input twice changes nothing.
+// UpdateCredential changes a credential. Repositories that use it are read again immediately. The same input
+// twice changes nothing.
 func (s *Service) UpdateCredential(ctx context.Context, p auth.Principal, tenant, name string, req UpdateCredential, match Match) (fleet.Credential, error) {
 	var c fleet.Credential
 	err := s.store.Update(ctx, func(tx store.Tx) error {
@@ -110,7 +112,13 @@ func (s *Service) UpdateCredential(ctx context.Context, p auth.Principal, tenant
 		if c, err = tx.Credentials().ByName(ctx, t.ID, name); err != nil {
 			return fmt.Errorf("credential %q: %w", name, err)
 		}
-		if err := match.check(string(c.ID), c.Spec); err != nil {
+		if err := match.check(string(c.ID), c.SpecRevision); err != nil {
+			return err
+		}
+		if err := checkOwner(ctx, tx, p, credentialResource(c), "changed"); err != nil {
+			return err
+		}
+		if err := observeNewer(ctx, tx, p, credentialResource(c)); err != nil {
 			return err
 		}
 		changed, err := s.applyCredential(&c, req)
@@ -130,7 +138,7 @@ func (s *Service) UpdateCredential(ctx context.Context, p auth.Principal, tenant
 	return c, err
 }
 
-// applyCredential puts what was asked for into c, and names what that changed; "" when nothing.
+// applyCredential applies a request to c, and returns the changes, or "".
 func (s *Service) applyCredential(c *fleet.Credential, req UpdateCredential) (string, error) {
 	var changed []string
 	if req.Username != nil && *req.Username != c.Username {
@@ -150,7 +158,7 @@ func (s *Service) applyCredential(c *fleet.Credential, req UpdateCredential) (st
 	if err := checkSecret(c.Kind, *req.Secret); err != nil {
 		return "", err
 	}
-	// A secret that cannot be opened any more is replaced, whatever it was.
+	// A secret that cannot be decrypted any more is always replaced.
 	if old, err := s.opened(*c); err == nil && old.Reveal() == *req.Secret {
 		return strings.Join(changed, ", "), nil
 	}
@@ -161,7 +169,7 @@ func (s *Service) applyCredential(c *fleet.Credential, req UpdateCredential) (st
 	return strings.Join(append(changed, "secret"), ", "), nil
 }
 
-// DeleteCredential removes a credential that no repository is read with.
+// DeleteCredential removes a credential that no repository uses.
 func (s *Service) DeleteCredential(ctx context.Context, p auth.Principal, tenant, name string, match Match) error {
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		t, err := administrable(ctx, tx, p, tenant)
@@ -172,11 +180,14 @@ func (s *Service) DeleteCredential(ctx context.Context, p auth.Principal, tenant
 		if err != nil {
 			return fmt.Errorf("credential %q: %w", name, err)
 		}
-		if err := match.check(string(c.ID), c.Spec); err != nil {
+		if err := match.check(string(c.ID), c.SpecRevision); err != nil {
+			return err
+		}
+		if err := checkOwnerDeletes(ctx, tx, p, credentialResource(c)); err != nil {
 			return err
 		}
 		if err := tx.Credentials().Delete(ctx, t.ID, c.ID); errors.Is(err, store.ErrExists) {
-			return fleet.Conflict("repositories are read with credential %q: give them another one first", name)
+			return fleet.Conflict("repositories use credential %q: change them first", name)
 		} else if err != nil {
 			return err
 		}
@@ -192,14 +203,14 @@ func (s *Service) auditCredential(ctx context.Context, tx store.Tx, p auth.Princ
 
 func (s *Service) sealed(c fleet.Credential, secret string) (fleet.Sealed, error) {
 	if s.cfg.Sealer == nil {
-		return fleet.Sealed{}, fleet.Conflict("the server has no key to keep secrets with: start it with a key file")
+		return fleet.Sealed{}, fleet.Conflict("the server has no key to encrypt secrets: start it with a key file")
 	}
 	return s.cfg.Sealer.Seal(seal.NewSecret(secret), aboutCredential(c))
 }
 
 func (s *Service) opened(c fleet.Credential) (seal.Secret, error) {
 	if s.cfg.Sealer == nil {
-		return seal.Secret{}, errors.New("the server has no key to open secrets with: start it with its key file")
+		return seal.Secret{}, errors.New("the server has no key to decrypt secrets: start it with its key file")
 	}
 	return s.cfg.Sealer.Open(c.Sealed, aboutCredential(c))
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// checkCredential refuses what could never read a repository: better now, with the name of the field,
-// than at the next fetch with the words of another program. The secret is looked at by checkSecret.
+// checkCredential refuses a credential that could never work: an early error with the field is better than a
+// later error of another program. checkSecret checks the secret.
 func checkCredential(c fleet.Credential) error {
 	switch {
 	case c.Kind != fleet.CredentialHTTPS && c.Kind != fleet.CredentialSSH:
 		return fleet.Invalid("kind", "%q is neither %q nor %q", c.Kind, fleet.CredentialHTTPS, fleet.CredentialSSH)
 	case len(c.Username) > maxUsername || strings.Contains(c.Username, ":") || strings.ContainsFunc(c.Username, unicode.IsControl):
-		return fleet.Invalid("username", "it is one line of at most %d bytes without a colon and without control characters", maxUsername)
+		return fleet.Invalid("username", "must be one line of at most %d bytes without a colon and without control characters", maxUsername)
 	case c.Kind == fleet.CredentialHTTPS && c.KnownHosts != "":
 		return fleet.Invalid("knownHosts", "only a credential of kind %q has known hosts", fleet.CredentialSSH)
 	case c.Kind == fleet.CredentialSSH:
@@ -26,17 +26,17 @@ func checkCredential(c fleet.Credential) error {
 	return nil
 }
 
-// checkSecret never says anything of the secret itself.
+// checkSecret never reveals anything about the secret.
 func checkSecret(kind fleet.CredentialKind, secret string) error {
 	switch {
 	case secret == "":
-		return fleet.Invalid("secret", "give a password, a token or a private key")
+		return fleet.Invalid("secret", "is required: a password, a token, or a private key")
 	case len(secret) > maxSecret:
-		return fleet.Invalid("secret", "it has at most %d bytes", maxSecret)
+		return fleet.Invalid("secret", "has at most %d bytes", maxSecret)
 	case kind == fleet.CredentialSSH:
 		return checkPrivateKey(secret)
 	case strings.ContainsFunc(secret, unicode.IsControl):
-		return fleet.Invalid("secret", "a password or token is one line without control characters, such as a line break at its end")
+		return fleet.Invalid("secret", "a password or token must be one line without control characters, such as a trailing line break")
 	}
 	return nil
 }
@@ -46,17 +46,17 @@ func checkPrivateKey(secret string) error {
 	var locked *ssh.PassphraseMissingError
 	switch {
 	case errors.As(err, &locked):
-		return fleet.Invalid("secret", "the private key has a passphrase, which nobody could type: take it off with ssh-keygen -p, or make a key for this alone")
+		return fleet.Invalid("secret", "the private key has a passphrase, which is not supported: remove it with ssh-keygen -p, or create a separate key")
 	case err != nil:
-		return fleet.Invalid("secret", "it is not a private key that ssh can read: give the whole file, from its BEGIN line to its END line")
+		return fleet.Invalid("secret", "not a valid ssh private key: use the whole file, from its BEGIN line to its END line")
 	}
 	return nil
 }
 
-// checkKnownHosts wants at least one key to trust, and no line that would be passed over in silence.
+// checkKnownHosts requires at least one valid key, and no line that would be ignored silently.
 func checkKnownHosts(text string) error {
 	if len(text) > maxKnownHosts {
-		return fleet.Invalid("knownHosts", "it has at most %d bytes", maxKnownHosts)
+		return fleet.Invalid("knownHosts", "has at most %d bytes", maxKnownHosts)
 	}
 	keys, number := 0, 0
 	for line := range strings.Lines(text) {
@@ -73,7 +73,7 @@ func checkKnownHosts(text string) error {
 		}
 	}
 	if keys == 0 {
-		return fleet.Invalid("knownHosts", "give the host keys to trust, as ssh-keyscan prints them")
+		return fleet.Invalid("knownHosts", "the trusted host keys are required, as ssh-keyscan prints them")
 	}
 	return nil
 }

@@ -20,9 +20,9 @@ import (
 )
 
 // guarded is a deployment from a protected repository, read with a credential.
-func guarded(t *testing.T) (*room, control.RepositoryView) {
+func guarded(t *testing.T) (*replica, control.RepositoryView) {
 	t.Helper()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.git.Protect("apps", map[string]string{"bot": "first"})
 	r.enroll(t, "paris")
 	_, err := r.CreateCredential(t.Context(), admin, "default", control.CreateCredential{Name: "git", Kind: fleet.CredentialHTTPS, Username: "bot", Secret: "first"})
@@ -36,7 +36,7 @@ func guarded(t *testing.T) (*room, control.RepositoryView) {
 }
 
 // awaitRepository waits until a repository can be read, or cannot.
-func (r *room) awaitRepository(t *testing.T, p auth.Principal, tenant string, id fleet.RepositoryID, readable bool) control.RepositoryView {
+func (r *replica) awaitRepository(t *testing.T, p auth.Principal, tenant string, id fleet.RepositoryID, readable bool) control.RepositoryView {
 	t.Helper()
 	var repo control.RepositoryView
 	testkit.Eventually(t, patience, func(ctx context.Context) (err error) {
@@ -50,6 +50,7 @@ func (r *room) awaitRepository(t *testing.T, p auth.Principal, tenant string, id
 }
 
 // covers: G3
+// defect: B3
 func TestARotatedCredentialIsFollowedInStatusAndInUse(t *testing.T) {
 	t.Parallel()
 	r, repo := guarded(t)
@@ -64,7 +65,7 @@ func TestARotatedCredentialIsFollowedInStatusAndInUse(t *testing.T) {
 	}
 	was, err := r.Deployment(t.Context(), admin, "default", "app")
 	ok(t, err)
-	set("wrong") // nobody pushes, and the next poll is an hour away
+	set("wrong") // without a push, and the next poll is an hour away
 	bad := r.awaitRepository(t, admin, "default", repo.ID, false)
 	if strings.Contains(bad.Error, "wrong") || strings.Contains(bad.Error, "first") {
 		t.Errorf("a secret is in the error: %q", bad.Error)
@@ -130,7 +131,7 @@ func TestARepositoryThatMayNotBeReadLooksLikeNone(t *testing.T) {
 		})
 	}
 	if problems["forbidden"] != problems["missing"] {
-		t.Errorf("they can be told apart: %q and %q", problems["forbidden"], problems["missing"])
+		t.Errorf("they can be distinguished: %q and %q", problems["forbidden"], problems["missing"])
 	}
 	if _, err := r.Repository(t.Context(), stranger, "other", repo.ID); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("another tenant's repository gives %v", err)
@@ -154,7 +155,7 @@ func TestSecretsAreNeverReturned(t *testing.T) {
 	if len(entries) != 1 || strings.Contains(fmt.Sprint(entries), "first") {
 		t.Errorf("got %+v", entries)
 	}
-	wantConflict(t, r.DeleteCredential(t.Context(), admin, "default", "git", control.Match{}), "another one")
+	wantConflict(t, r.DeleteCredential(t.Context(), admin, "default", "git", control.Match{}), "change them first")
 }
 
 // keyPair is a private key as ssh-keygen writes it, with a passphrase unless that is "", and the line
@@ -175,7 +176,7 @@ func keyPair(t *testing.T, passphrase string) (private, knownHosts string) {
 
 func TestBadCredentialsAreRefused(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	key, hosts := keyPair(t, "")
 	locked, _ := keyPair(t, "secret")
 	ssh := control.CreateCredential{Name: "git", Kind: fleet.CredentialSSH, Secret: key, KnownHosts: "# ours\n\n" + hosts}
@@ -214,7 +215,7 @@ func TestBadCredentialsAreRefused(t *testing.T) {
 			t.Errorf("%s: got %v", c.reason, err)
 		}
 		if strings.Contains(err.Error(), req.Secret) && req.Secret != "" {
-			t.Errorf("%s: the error holds the secret: %v", c.reason, err)
+			t.Errorf("%s: the error contains the secret: %v", c.reason, err)
 		}
 	}
 	kept, err := r.Credentials(t.Context(), admin, "default", store.Page{})
@@ -234,10 +235,13 @@ func TestBadCredentialsAreRefused(t *testing.T) {
 	wantInvalid(t, err, "credential") // a key for ssh is of no use to http
 }
 
-// A key is rotated by putting a new one first; what no key opens is said, and keeps nothing else back.
+// A key is rotated by adding a new first one; a secret that no key decrypts is reported, and does not affect
+// the others.
+//
+// defect: B19
 func TestCredentialsAreSealedUnderTheNewestKey(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	lines := map[string]string{}
 	for _, id := range []string{"old", "lost", "new"} {
 		line, err := seal.NewKey(id)

@@ -14,7 +14,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// access is how a repository is read now, with its credential as it is now.
+// access returns how a repository is read, with its current credential.
 func (s *Service) access(ctx context.Context, repo fleet.Repository) (gitsource.Access, error) {
 	a := gitsource.Access{Owner: string(repo.TenantID), URL: repo.URL, Submodules: repo.Submodules, Signers: repo.Signers}
 	if repo.CredentialID == "" {
@@ -41,7 +41,7 @@ func (s *Service) access(ctx context.Context, repo fleet.Repository) (gitsource.
 	return a, nil
 }
 
-// fingerprint tells equal credentials without telling them: it is keyed, so that a guess cannot be
+// fingerprint identifies equal credentials without revealing them: it is keyed, so that guesses cannot be
 // checked against it.
 func (s *Service) fingerprint(c fleet.Credential, secret seal.Secret) string {
 	mac := hmac.New(sha256.New, s.cfg.Key)
@@ -49,11 +49,11 @@ func (s *Service) fingerprint(c fleet.Credential, secret seal.Secret) string {
 	return hex.EncodeToString(mac.Sum(nil))[:32]
 }
 
-// resealBatch bounds what one transaction writes.
+// resealBatch limits the writes of one transaction.
 const resealBatch = 100
 
-// ResealCredentials seals every secret that is under an older key under the newest one, and returns
-// how many. Secrets that no key opens are passed over and are in the error.
+// ResealCredentials encrypts every secret that uses an older key with the newest one, and returns their number.
+// Secrets that no key decrypts are skipped and are in the error.
 func (s *Service) ResealCredentials(ctx context.Context) (int, error) {
 	if s.cfg.Sealer == nil {
 		return 0, nil
@@ -63,7 +63,7 @@ func (s *Service) ResealCredentials(ctx context.Context) (int, error) {
 		seen, done := 0, 0
 		err := s.store.Update(ctx, func(tx store.Tx) error {
 			seen, done = 0, 0
-			// Those that cannot be opened come again every time: ask past them.
+			// Secrets that cannot be decrypted are returned every time: read more rows.
 			batch, err := tx.Credentials().NotSealedByAllTenants(ctx, s.cfg.Sealer.KeyID(), resealBatch+len(broken))
 			if err != nil {
 				return err
@@ -87,7 +87,7 @@ func (s *Service) ResealCredentials(ctx context.Context) (int, error) {
 			return nil
 		})
 		if err != nil {
-			return total, fmt.Errorf("sealing credentials under key %q: %w", s.cfg.Sealer.KeyID(), err)
+			return total, fmt.Errorf("encrypting credentials with key %q: %w", s.cfg.Sealer.KeyID(), err)
 		}
 		total += done
 		if seen == 0 {
@@ -96,8 +96,8 @@ func (s *Service) ResealCredentials(ctx context.Context) (int, error) {
 	}
 }
 
-// resealOne seals one secret anew, unless it was edited meanwhile: then it is looked at again. What is
-// wrong with the secret itself is problem.
+// resealOne encrypts one secret again. If it was edited concurrently, it is read again later. problem is an
+// error of the secret itself.
 func (s *Service) resealOne(ctx context.Context, tx store.Tx, c fleet.Credential) (sealed bool, problem, err error) {
 	secret, problem := s.opened(c)
 	if problem != nil {

@@ -11,15 +11,15 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// DeleteDeployment turns every target into a tombstone. The operation completes, and the deployment
-// is no longer listed, when its agents have carried them out; its name is free at once. While its
-// environment, a tenant or the fleet is suspended it is refused: nothing may change in a cluster then.
+// DeleteDeployment turns every target into a tombstone. The operation completes, and the deployment is no
+// longer listed, when its agents have carried them out; its name is free immediately. It is refused while its
+// environment, a tenant, or the fleet is suspended, because nothing may change in a cluster then.
 func (s *Service) DeleteDeployment(ctx context.Context, p auth.Principal, tenant, name string, match Match) (fleet.Operation, error) {
 	return s.deleteDeployment(ctx, p, tenant, name, match, placement.DeleteObjects)
 }
 
-// DeleteDeploymentKeepObjects deletes a deployment and no object: agents let go of its targets, as they
-// do when a target leaves its environment. It is refused when DeleteDeployment is.
+// DeleteDeploymentKeepObjects deletes a deployment and no object: agents stop managing its targets, as when a
+// target leaves its environment. It is refused like DeleteDeployment.
 func (s *Service) DeleteDeploymentKeepObjects(ctx context.Context, p auth.Principal, tenant, name string, match Match) (fleet.Operation, error) {
 	return s.deleteDeployment(ctx, p, tenant, name, match, placement.KeepObjects)
 }
@@ -33,10 +33,13 @@ func (s *Service) deleteDeployment(
 		if err != nil {
 			return err
 		}
-		if err := match.check(string(d.ID), d.Spec); err != nil {
+		if err := match.check(string(d.ID), d.SpecRevision); err != nil {
 			return err
 		}
 		if err := notDeclared(ctx, tx, d, "deleted"); err != nil {
+			return err
+		}
+		if err := checkOwnerDeletes(ctx, tx, p, deploymentResource(d)); err != nil {
 			return err
 		}
 		operation, err = s.delete(ctx, tx, p, d, fate)
@@ -45,13 +48,13 @@ func (s *Service) deleteDeployment(
 	return operation, err
 }
 
-// delete is DeleteDeployment, whoever asks for it.
+// delete is DeleteDeployment without authorization.
 func (s *Service) delete(ctx context.Context, tx store.Tx, p auth.Principal, d fleet.Deployment, fate placement.Deletion) (fleet.Operation, error) {
 	held, err := rollout.NewSuspensions(tx).Around(ctx, d)
 	if err != nil {
 		return fleet.Operation{}, err
 	}
-	if held != "" {
+	if !held.IsZero() {
 		return fleet.Operation{}, fleet.Conflict("deployment %q cannot be deleted now: %s", d.Name, held)
 	}
 	operation, err := s.openOperation(ctx, tx, p, fleet.Operation{
@@ -64,7 +67,7 @@ func (s *Service) delete(ctx context.Context, tx store.Tx, p auth.Principal, d f
 	if fate == placement.KeepObjects {
 		message = "was deleted, and its objects are kept"
 	}
-	if err := s.record(ctx, tx, p, d, "deployment.delete", "DeploymentDeleted", message); err != nil {
+	if err := s.record(ctx, tx, p, d, "deployment.delete", fleet.ReasonDeploymentDeleted, message); err != nil {
 		return fleet.Operation{}, err
 	}
 	if err := s.placer.RemoveDeployment(ctx, tx, d, fate); err != nil {
@@ -73,8 +76,8 @@ func (s *Service) delete(ctx context.Context, tx store.Tx, p auth.Principal, d f
 	return tx.Operations().Get(ctx, d.TenantID, operation.ID)
 }
 
-// DismissTarget removes the row of a detached target whose agent was deleted or has let it go: its
-// objects stay, and nobody lists them any longer.
+// DismissTarget removes the row of a detached target whose agent was deleted or has released it: its objects
+// stay and are no longer listed.
 func (s *Service) DismissTarget(ctx context.Context, p auth.Principal, tenant, deployment string, id fleet.TargetID) error {
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		_, d, err := s.deployableDeployment(ctx, tx, p, tenant, deployment)
@@ -94,6 +97,6 @@ func (s *Service) DismissTarget(ctx context.Context, p auth.Principal, tenant, d
 		if err := tx.Targets().Remove(ctx, t.TenantID, t.ID); err != nil {
 			return err
 		}
-		return s.record(ctx, tx, p, d, "target.dismiss", "TargetDismissed", fmt.Sprintf("agent %q is no longer listed", t.AgentName))
+		return s.record(ctx, tx, p, d, "target.dismiss", fleet.ReasonTargetDismissed, fmt.Sprintf("agent %q is no longer listed", t.AgentName))
 	})
 }

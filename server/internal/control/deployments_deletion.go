@@ -10,15 +10,15 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Deletion is what deleting a deployment would do, as far as its agents have told what they hold.
+// Deletion is the effect of deleting a deployment, as far as its agents have reported.
 type Deletion struct {
-	Clusters int // with a target that would be told to delete
-	Away     int // of these, how many agents are not connected: they delete when they are back
+	Clusters int // with a target that would delete objects
+	Away     int // number of these whose agent is not connected: they delete when it connects
 	Objects  int // that would be deleted
-	Kept     int // of kinds that are protected: they stay
+	Kept     int // of protected kinds: they stay
 }
 
-// DeploymentDeletion says what deleting a deployment would delete, and changes nothing.
+// DeploymentDeletion returns the effect of deleting a deployment, and changes nothing.
 func (s *Service) DeploymentDeletion(ctx context.Context, p auth.Principal, tenant, name string) (Deletion, error) {
 	var out Deletion
 	err := s.viewDeployment(ctx, p, tenant, name, func(tx store.Tx, _ *viewer, d fleet.Deployment) error {

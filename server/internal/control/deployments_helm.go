@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	maxValues      = 64 << 10 // bytes: larger ones belong into a file of the repository
+	maxValues      = 64 << 10 // bytes: larger values belong into a file of the repository
 	maxValuesFiles = 50
-	maxReleaseName = 53 // as Helm has it: names of objects begin with it
+	maxReleaseName = 53 // Helm's limit: names of objects start with it
 )
 
-// checkKind refuses settings that another kind of source has.
+// checkKind refuses settings of another kind of source.
 func checkKind(src fleet.Source) error {
 	switch src.Kind {
 	case fleet.SourceDetected:
 		if len(src.Globs) > 0 && !src.Helm.IsZero() {
-			return fleet.Invalid("source.globs", "a chart is rendered whole: globs are for plain manifests, and source.helm is set")
+			return fleet.Invalid("source.globs", "source.helm is set: globs are for plain manifests")
 		}
 	case fleet.SourcePlain:
 		if !src.Helm.IsZero() {
@@ -40,16 +40,16 @@ func checkKind(src fleet.Source) error {
 			return fleet.Invalid("source.globs", "source.kind is %s: globs are for plain manifests", src.Kind)
 		}
 	default:
-		return fleet.Invalid("source.kind", "%q is none of plain, kustomize and helm; leave it out to have it detected", src.Kind)
+		return fleet.Invalid("source.kind", "%q is not one of plain, kustomize, and helm; omit it to detect the kind", src.Kind)
 	}
 	return nil
 }
 
-// checkHelm refuses what no chart can be rendered with, and puts values into their one stored form: JSON
+// checkHelm refuses settings that no chart can be rendered with, and converts values to their stored form: JSON
 // with sorted keys.
 func checkHelm(h *fleet.Helm) error {
 	if name := h.ReleaseName; name != "" {
-		// What stands for an agent is not known yet; Helm has the last word then.
+		// References to agents are not expanded yet; Helm checks the result.
 		plain := agentReference.ReplaceAllString(name, "x")
 		if err := fleet.CheckName("source.helm.releaseName", plain); err != nil {
 			return err
@@ -77,12 +77,13 @@ func checkHelm(h *fleet.Helm) error {
 	return checkSets(h.Set, maxValues-len(h.Values))
 }
 
-// checkSets refuses expressions that Helm cannot read. Whether they fit the values of the chart shows in its render.
+// checkSets refuses expressions that Helm cannot parse. The render shows whether they fit the values of the
+// chart.
 func checkSets(sets []fleet.HelmSet, most int) error {
 	const field = "source.helm.set"
 	for i, set := range sets {
 		if most -= len(set.Expression); most < 0 {
-			return fleet.Invalid(field, "values and set have more than %d bytes together: put values into a file of the repository, and name it in valuesFiles", maxValues)
+			return fleet.Invalid(field, "values and set have more than %d bytes together: put values into a file of the repository, and add it to valuesFiles", maxValues)
 		}
 		if err := checkReferencesOf(fmt.Sprintf("%s[%d]", field, i), set.Expression); err != nil {
 			return err
@@ -94,28 +95,28 @@ func checkSets(sets []fleet.HelmSet, most int) error {
 	return nil
 }
 
-// checkValuesFile leaves it to the render whether a relative path leaves the repository: that depends on
-// the path of the source. From the root it shows here.
+// checkValuesFile does not check whether a relative path leaves the repository: that depends on the path of the
+// source, and the render checks it. Absolute paths are checked here.
 func checkValuesFile(file string) error {
 	const field = "source.helm.valuesFiles"
 	switch {
 	case file == "" || len(file) > 1024 || strings.ContainsRune(file, 0):
 		return fleet.Invalid(field, "a path has between 1 and 1024 characters")
 	case strings.Contains(file, "://"):
-		return fleet.Invalid(field, "%q is no file of the repository: nothing is fetched from elsewhere", file)
+		return fleet.Invalid(field, "%q is not a file of the repository: other sources are not supported", file)
 	case strings.HasPrefix(file, "/") && strings.HasPrefix(path.Clean(file[1:])+"/", "../"):
 		return fleet.Invalid(field, "%q leaves the repository", file)
 	}
 	return checkReferences(field, file)
 }
 
-// canonicalValues reads YAML or JSON. No alias is followed, so that what is small stays small.
+// canonicalValues parses YAML or JSON. Aliases are not allowed, so that small input stays small.
 func canonicalValues(text string) (string, error) {
 	const field = "source.helm.values"
 	if strings.TrimSpace(text) == "" {
 		return "", nil
 	}
-	tooLarge := fleet.Invalid(field, "they have more than %d bytes: put them into a file of the repository, and name it in valuesFiles", maxValues)
+	tooLarge := fleet.Invalid(field, "has more than %d bytes: put the values into a file of the repository, and add it to valuesFiles", maxValues)
 	if len(text) > maxValues {
 		return "", tooLarge
 	}
@@ -124,7 +125,7 @@ func canonicalValues(text string) (string, error) {
 		return "", fleet.Invalid(field, "not valid YAML: %v", err)
 	}
 	if hasAlias(&node) {
-		return "", fleet.Invalid(field, "aliases cannot be used here: write the values out")
+		return "", fleet.Invalid(field, "aliases are not allowed here: write the values out")
 	}
 	var values map[string]any
 	if err := yaml.UnmarshalStrict([]byte(text), &values); err != nil {
@@ -146,7 +147,7 @@ func canonicalValues(text string) (string, error) {
 // checkReferencesOf is checkReferences for a text that is too long for a message.
 func checkReferencesOf(field, text string) error {
 	if err := checkReferences(field, text); err != nil {
-		return fleet.Invalid(field, "of an agent only {agent.name} and {agent.labels.KEY} can be used")
+		return fleet.Invalid(field, "only {agent.name} and {agent.labels.KEY} are supported")
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 
 func TestDeletedWithObjectsKeptIsDetachedAndThenGone(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	paris, rome := d.enroll(t, "default", "paris", nil), d.enroll(t, "default", "rome", nil)
 	d.deploy(t, "default", "app", "default")
 	d.render(t, "default", "app", "1")
@@ -22,13 +22,13 @@ func TestDeletedWithObjectsKeptIsDetachedAndThenGone(t *testing.T) {
 	for _, agent := range []fleet.Agent{paris, rome} {
 		for _, target := range d.onAgent(t, agent) {
 			if target.Desired.Tombstone || !target.Desired.Detached || target.Desired.Digest != "" {
-				t.Errorf("%s is told %+v", agent.Name, target.Desired)
+				t.Errorf("%s gets %+v", agent.Name, target.Desired)
 			}
 			d.sayOf(t, agent, target, fleet.SyncDetached, "")
 		}
 	}
 	if o := d.operation(t, o.ID); o.State != fleet.OperationCompleted {
-		t.Errorf("the deletion is %s after every agent has let go", o.State)
+		t.Errorf("the deletion is %s after every agent has released its target", o.State)
 	}
 	list, err := d.Deployments(d.ctx, root, "default", control.ListDeployments{})
 	ok(t, err)
@@ -39,7 +39,7 @@ func TestDeletedWithObjectsKeptIsDetachedAndThenGone(t *testing.T) {
 
 func TestDeletionIsCountedBeforeItIsAskedFor(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	paris := d.enroll(t, "default", "paris", nil)
 	d.enroll(t, "default", "rome", nil)
 	d.deploy(t, "default", "app", "default")

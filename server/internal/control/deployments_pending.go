@@ -9,19 +9,19 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// An edit of a deployment is one change for agents (invariant 10). The row of a deployment is its spec in force, and
-// everything that reaches agents is read from there. An edit that needs its source to be rendered is stored beside
-// it, and comes into force as a whole once that is done:
+// An edit of a deployment is one change for agents (invariant 10). The row of a deployment is its spec in
+// force, and everything that reaches agents is read from there. An edit that needs a render is stored
+// separately, and takes effect as a whole after the render:
 //
 //	edit ──needs a render──▶ pending ──the worker of its repository rendered all of it──▶ in force, placed and
-//	  │                        │  ▲                                                       given out, in one transaction
-//	  │                        │  └── not readable, not usable, refused: shown, and looked at again
-//	  │                        └──edited back, deleted──▶ gone
-//	  └──needs none, and the spec in force is wanted otherwise──▶ in force at once
+//	  │                        │  ▲                                                       delivered, in one transaction
+//	  │                        │  └── not readable, not usable, refused: shown, and tried again
+//	  │                        └──reverted, deleted──▶ gone
+//	  └──needs none, or the spec in force can be used──▶ in force immediately
 
-// newestSpec is d with the spec that was asked for last, which is what users see and edit.
+// newestSpec returns d with the newest requested spec, which users see and edit.
 func newestSpec(ctx context.Context, tx store.Tx, d fleet.Deployment) (fleet.Deployment, error) {
-	if d.PendingSpec == 0 {
+	if d.PendingSpecRevision == 0 {
 		return d, nil
 	}
 	p, err := tx.PendingSpecs().Get(ctx, d.TenantID, d.ID)
@@ -31,14 +31,14 @@ func newestSpec(ctx context.Context, tx store.Tx, d fleet.Deployment) (fleet.Dep
 	return d.With(p), nil
 }
 
-// needsRender reports whether a spec may replace the one in force only once its source is rendered for it: other
-// objects, or the same on other agents or in another namespace, may come of it.
+// needsRender reports whether a spec may replace the one in force only after its source is rendered: it may
+// have other objects, or the same objects on other agents or in another namespace.
 func needsRender(inForce, wanted fleet.Deployment) bool {
 	return !inForce.Source.Equal(wanted.Source) || inForce.Namespace != wanted.Namespace ||
 		inForce.EnvironmentID != wanted.EnvironmentID || inForce.Policy.AllowEmpty != wanted.Policy.AllowEmpty
 }
 
-// aimEdit finds the environment that an edit names.
+// aimEdit finds the environment of an edit.
 func (s *Service) aimEdit(ctx context.Context, tx store.Tx, t fleet.Tenant, e *edit) error {
 	switch e.wanted.Environment {
 	case e.newest.Environment:
@@ -53,10 +53,10 @@ func (s *Service) aimEdit(ctx context.Context, tx store.Tx, t fleet.Tenant, e *e
 	return s.placer.CheckQuota(ctx, tx, t, e.wanted)
 }
 
-// setPending stores an edit that is to come into force when its source is rendered.
+// setPending stores an edit that takes effect when its source is rendered.
 func (s *Service) setPending(ctx context.Context, tx store.Tx, p auth.Principal, e edit, what string) error {
 	pending := e.wanted.Pending(p.Name)
-	if e.inForce.PendingSpec != 0 {
+	if e.inForce.PendingSpecRevision != 0 {
 		was, err := tx.PendingSpecs().Get(ctx, e.inForce.TenantID, e.inForce.ID)
 		if err != nil {
 			return err
@@ -69,24 +69,24 @@ func (s *Service) setPending(ctx context.Context, tx store.Tx, p auth.Principal,
 	if err := tx.PendingSpecs().Put(ctx, pending); err != nil {
 		return fmt.Errorf("deployment %q: %w", e.wanted.Name, err)
 	}
-	if err := s.record(ctx, tx, p, e.wanted, "deployment.update", "DeploymentEdited", what); err != nil {
+	if err := s.record(ctx, tx, p, e.wanted, "deployment.update", fleet.ReasonDeploymentEdited, what); err != nil {
 		return err
 	}
 	return s.planner.NextRun(ctx, tx, e.inForce.TenantID, e.inForce.ID) // runs wait for it from now on
 }
 
-// editInForce makes an edit that needs no render. A spec that was pending is replaced by it.
+// editInForce applies an edit that needs no render. It replaces a pending spec.
 func (s *Service) editInForce(ctx context.Context, tx store.Tx, p auth.Principal, t fleet.Tenant, e edit, what string) error {
 	d := e.inForce
 	d.Labels, d.Policy = e.wanted.Labels, e.wanted.Policy
-	if d.PendingSpec != 0 {
-		what += fmt.Sprintf(": spec revision %d is withdrawn", d.PendingSpec)
+	if d.PendingSpecRevision != 0 {
+		what += fmt.Sprintf(": spec revision %d is withdrawn", d.PendingSpecRevision)
 		if err := tx.PendingSpecs().Remove(ctx, d.TenantID, d.ID); err != nil {
 			return fmt.Errorf("deployment %q: %w", d.Name, err)
 		}
 	}
 	if len(changes(e.inForce, d)) == 0 {
-		if err := s.record(ctx, tx, p, d, "deployment.update", "DeploymentEdited", what); err != nil {
+		if err := s.record(ctx, tx, p, d, "deployment.update", fleet.ReasonDeploymentEdited, what); err != nil {
 			return err
 		}
 		return s.planner.NextRun(ctx, tx, d.TenantID, d.ID)

@@ -25,7 +25,7 @@ var (
 	agentReference = regexp.MustCompile(`\{agent\.(name|labels\.[^{}]+)\}`)
 )
 
-// checkSource refuses what could never be read and puts the rest into its one stored form.
+// checkSource refuses an invalid source and converts it to its stored form.
 func checkSource(src *fleet.Source) error {
 	if src.Revision == "HEAD" {
 		src.Revision = "" // both are the default branch
@@ -48,7 +48,7 @@ func checkPath(src *fleet.Source) error {
 
 func checkGlobs(globs []string) error {
 	if len(globs) > maxGlobs {
-		return fleet.Invalid("source.globs", "at most %d globs can be given", maxGlobs)
+		return fleet.Invalid("source.globs", "at most %d globs are allowed", maxGlobs)
 	}
 	for _, glob := range globs {
 		if glob == "" || len(glob) > 1024 {
@@ -76,7 +76,7 @@ func checkRevision(field, revision string) error {
 
 func checkVariables(variables map[string]string) error {
 	if len(variables) > maxVariables {
-		return fleet.Invalid("source.variables", "at most %d variables can be given", maxVariables)
+		return fleet.Invalid("source.variables", "at most %d variables are allowed", maxVariables)
 	}
 	for name, value := range variables {
 		if !variableName.MatchString(name) {
@@ -92,18 +92,16 @@ func checkVariables(variables map[string]string) error {
 	return nil
 }
 
-// checkReferences refuses what looks like a reference to an agent and is none: it would be taken as
-// it stands.
+// checkReferences refuses text that looks like a reference to an agent but is none: it would stay unexpanded.
 func checkReferences(field, text string) error {
 	rest := agentReference.ReplaceAllString(text, "")
 	if strings.Contains(rest, "{agent.") {
-		return fleet.Invalid(field, "%q: of an agent only {agent.name} and {agent.labels.KEY} can be used", text)
+		return fleet.Invalid(field, "%q: only {agent.name} and {agent.labels.KEY} are supported", text)
 	}
 	return nil
 }
 
-// checkPolicy refuses what could never work and puts the rest into its one stored form, in which defaults
-// have no words.
+// checkPolicy refuses an invalid policy and converts it to its stored form, in which defaults are empty.
 func checkPolicy(p *fleet.Policy) error {
 	if err := p.Check("policy"); err != nil {
 		return err

@@ -14,8 +14,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// say reports what an agent has done with a target as it is desired now.
-func (d *desk) say(t failer, agent fleet.Agent, deployment string, sync fleet.SyncState, message string) {
+// say reports the state of an agent for the desired state of a target.
+func (d *fixture) say(t failer, agent fleet.Agent, deployment string, sync fleet.SyncState, message string) {
 	t.Helper()
 	for _, target := range d.onAgent(t, agent) {
 		if target.DeploymentName == deployment {
@@ -24,7 +24,7 @@ func (d *desk) say(t failer, agent fleet.Agent, deployment string, sync fleet.Sy
 	}
 }
 
-func (d *desk) sayOf(t failer, agent fleet.Agent, target fleet.Target, sync fleet.SyncState, message string) {
+func (d *fixture) sayOf(t failer, agent fleet.Agent, target fleet.Target, sync fleet.SyncState, message string) {
 	t.Helper()
 	ok(t, d.Report(d.ctx, []rollout.AgentReports{{Agent: agent, Reports: []store.Report{{
 		Target: target.ID, Full: true, Observed: fleet.Observed{
@@ -33,8 +33,8 @@ func (d *desk) sayOf(t failer, agent fleet.Agent, target fleet.Target, sync flee
 	}}}}))
 }
 
-// onAgent returns every row of an agent, those of deleted deployments too.
-func (d *desk) onAgent(t failer, agent fleet.Agent) []fleet.Target {
+// onAgent returns every row of an agent, including those of deleted deployments.
+func (d *fixture) onAgent(t failer, agent fleet.Agent) []fleet.Target {
 	t.Helper()
 	var out []fleet.Target
 	ok(t, d.store.View(d.ctx, func(tx store.Tx) (err error) {
@@ -44,14 +44,14 @@ func (d *desk) onAgent(t failer, agent fleet.Agent) []fleet.Target {
 	return out
 }
 
-func (d *desk) view(t failer, name string) control.DeploymentView {
+func (d *fixture) view(t failer, name string) control.DeploymentView {
 	t.Helper()
 	v, err := d.Deployment(d.ctx, root, "default", name)
 	ok(t, err)
 	return v
 }
 
-func (d *desk) operation(t failer, id fleet.OperationID) fleet.Operation {
+func (d *fixture) operation(t failer, id fleet.OperationID) fleet.Operation {
 	t.Helper()
 	o, err := d.Operation(d.ctx, root, "default", id)
 	ok(t, err)
@@ -60,23 +60,23 @@ func (d *desk) operation(t failer, id fleet.OperationID) fleet.Operation {
 
 func ptr[T any](v T) *T { return &v }
 
-// seen is what a caller that has read v binds its next write to.
+// seen returns the Match of a caller that has read v.
 func seen(v control.DeploymentView) control.Match {
-	return control.Match{ID: string(v.ID), Spec: v.Spec}
+	return control.Match{ID: string(v.ID), SpecRevision: v.SpecRevision}
 }
 
-// A name that was given anew begins with the same number: only the id tells the two apart.
+// A reused name starts with the same number: only the id distinguishes the two.
 //
 // covers: T1 (ETag)
 func TestWhatWasSeenOfAPredecessorIsStale(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	first := d.deploy(t, "default", "app", "default")
 	_, err := d.DeleteDeployment(d.ctx, root, "default", "app", seen(first))
 	ok(t, err)
 	second := d.deploy(t, "default", "app", "default")
-	if first.Spec != second.Spec {
-		t.Fatalf("the numbers are %d and %d, which would tell them apart by themselves", first.Spec, second.Spec)
+	if first.SpecRevision != second.SpecRevision {
+		t.Fatalf("the numbers are %d and %d, which would tell them apart by themselves", first.SpecRevision, second.SpecRevision)
 	}
 	if _, err := d.DeleteDeployment(d.ctx, root, "default", "app", seen(first)); !errors.Is(err, control.ErrStale) {
 		t.Errorf("deleting the second by what was seen of the first gives %v", err)
@@ -88,7 +88,7 @@ func TestWhatWasSeenOfAPredecessorIsStale(t *testing.T) {
 // covers: T4
 func TestTheSameEditTwiceChangesNothing(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.enroll(t, "default", "paris", nil)
 	d.deploy(t, "default", "app", "default")
 	d.render(t, "default", "app", "1")
@@ -105,8 +105,8 @@ func TestTheSameEditTwiceChangesNothing(t *testing.T) {
 		before := d.view(t, "app")
 		first, err := d.UpdateDeployment(d.ctx, root, "default", "app", edits[name], seen(before))
 		ok(t, err)
-		if raised := first.Spec > before.Spec; raised != (name != "nothing" && name != "the same") {
-			t.Fatalf("%s: spec went from %d to %d", name, before.Spec, first.Spec)
+		if raised := first.SpecRevision > before.SpecRevision; raised != (name != "nothing" && name != "the same") {
+			t.Fatalf("%s: spec went from %d to %d", name, before.SpecRevision, first.SpecRevision)
 		}
 		last := d.lastChange(t)
 		second, err := d.UpdateDeployment(d.ctx, root, "default", "app", edits[name], seen(first))
@@ -115,7 +115,7 @@ func TestTheSameEditTwiceChangesNothing(t *testing.T) {
 			t.Fatalf("%s: the second time something changed:\n%s", name, diff)
 		}
 	}
-	if _, err := d.UpdateDeployment(d.ctx, root, "default", "app", edits["labels"], control.Match{ID: string(was.ID), Spec: 1}); !errors.Is(err, control.ErrStale) {
+	if _, err := d.UpdateDeployment(d.ctx, root, "default", "app", edits["labels"], control.Match{ID: string(was.ID), SpecRevision: 1}); !errors.Is(err, control.ErrStale) {
 		t.Errorf("an old If-Match gives %v", err)
 	}
 }
@@ -135,7 +135,7 @@ func TestEditsThatAnAgentHasToKnowOfGiveANewGeneration(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newDesk(t)
+			d := newFixture(t)
 			d.enroll(t, "default", "paris", nil)
 			d.deploy(t, "default", "app", "default")
 			d.render(t, "default", "app", "1")
@@ -149,9 +149,9 @@ func TestEditsThatAnAgentHasToKnowOfGiveANewGeneration(t *testing.T) {
 	}
 }
 
-func TestAnotherEnvironmentPlacesAnew(t *testing.T) {
+func TestAnotherEnvironmentPlacesAgain(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.enroll(t, "default", "paris", map[string]string{"region": "eu"})
 	d.enroll(t, "default", "boston", map[string]string{"region": "us"})
 	for _, region := range []string{"eu", "us"} {
@@ -179,9 +179,9 @@ func TestAnotherEnvironmentPlacesAnew(t *testing.T) {
 }
 
 // covers: T2 (deletion), T5
-func TestDeletedAndMadeAnewUnderTheSameNameThreeTimes(t *testing.T) {
+func TestDeletedAndMadeAgainUnderTheSameNameThreeTimes(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	paris, rome := d.enroll(t, "default", "paris", nil), d.enroll(t, "default", "rome", nil)
 	var operations []fleet.OperationID
 	for i := range 3 {
@@ -226,21 +226,24 @@ func TestNothingIsDeletedWhileItIsFrozen(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason  string
-		suspend func(*desk) error
+		suspend func(*fixture) error
 		refused bool
 	}{
-		"Fleet":  {"a freeze holds everything", func(d *desk) error { _, err := d.Freeze(d.ctx, root, "audit"); return err }, true},
-		"Tenant": {"so does that of the tenant", func(d *desk) error { _, err := d.SuspendTenant(d.ctx, root, "default", "audit"); return err }, true},
-		"Environment": {"and of the environment", func(d *desk) error {
+		"Fleet":  {"a freeze holds everything", func(d *fixture) error { _, err := d.Freeze(d.ctx, root, "audit"); return err }, true},
+		"Tenant": {"so does that of the tenant", func(d *fixture) error { _, err := d.SuspendTenant(d.ctx, root, "default", "audit"); return err }, true},
+		"Environment": {"and of the environment", func(d *fixture) error {
 			_, err := d.SuspendEnvironment(d.ctx, root, "default", "default", "audit")
 			return err
 		}, true},
-		"Deployment": {"its own does not: deleting it is a decision about just that", func(d *desk) error { _, err := d.SuspendDeployment(d.ctx, root, "default", "app", "audit"); return err }, false},
+		"Deployment": {"its own does not: deleting it is a decision about just that", func(d *fixture) error {
+			_, err := d.SuspendDeployment(d.ctx, root, "default", "app", "audit")
+			return err
+		}, false},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newDesk(t)
+			d := newFixture(t)
 			d.enroll(t, "default", "paris", nil)
 			d.deploy(t, "default", "app", "default")
 			d.render(t, "default", "app", "1")
@@ -259,10 +262,10 @@ func TestNothingIsDeletedWhileItIsFrozen(t *testing.T) {
 	}
 }
 
-// What was detached has been let go: deleting the deployment deletes it nowhere.
+// A detached target is released: deleting the deployment deletes nothing there.
 func TestDeletionSparesWhatWasDetached(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	paris := d.enroll(t, "default", "paris", map[string]string{"in": "yes"})
 	d.enroll(t, "default", "rome", map[string]string{"in": "yes"})
 	_, err := d.CreateEnvironment(d.ctx, root, "default", control.CreateEnvironment{Name: "in", MatchLabels: map[string]string{"in": "yes"}})
@@ -281,13 +284,13 @@ func TestDeletionSparesWhatWasDetached(t *testing.T) {
 	}
 	d.sayOf(t, paris, left[0], fleet.SyncDetached, "")
 	if left := d.onAgent(t, paris); len(left) != 0 || d.operation(t, o.ID).State != fleet.OperationCompleted {
-		t.Fatalf("after it was let go: %+v", left)
+		t.Fatalf("after it was released: %+v", left)
 	}
 }
 
 func TestADetachedTargetIsDismissedOnceItIsNobodys(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	paris := d.enroll(t, "default", "paris", map[string]string{"in": "yes"})
 	_, err := d.CreateEnvironment(d.ctx, root, "default", control.CreateEnvironment{Name: "in", MatchLabels: map[string]string{"in": "yes"}})
 	ok(t, err)
@@ -308,7 +311,7 @@ func TestADetachedTargetIsDismissedOnceItIsNobodys(t *testing.T) {
 // covers: T2 (a failed operation is visible on what it was for)
 func TestOperationsAreShownOnTheirDeployment(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	paris := d.enroll(t, "default", "paris", nil)
 	d.deploy(t, "default", "app", "default")
 	d.render(t, "default", "app", "1")

@@ -7,43 +7,17 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
-	"github.com/kedge-dev/kedge/server/internal/gitsource"
 	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Severity tells what somebody has to do something about from what somebody has decided.
+// Severity distinguishes problems from intended states.
 type Severity string
 
 // The severities of findings.
 const (
-	SeverityProblem Severity = "problem" // not as it should be
-	SeverityNotice  Severity = "notice"  // as somebody wants it, and worth knowing
-)
-
-// Reason identifies a finding. The sentence beside it may change, the reason does not.
-type Reason string
-
-// The reasons of findings.
-const (
-	ReasonFleetFrozen          Reason = "FleetFrozen"
-	ReasonTenantSuspended      Reason = "TenantSuspended"
-	ReasonEnvironmentSuspended Reason = "EnvironmentSuspended"
-	ReasonNoAgent              Reason = "NoAgent"
-	ReasonNeverConnected       Reason = "NeverConnected"
-	ReasonDisconnected         Reason = "Disconnected"
-	ReasonAgentWarning         Reason = "AgentWarning" // another version, several clusters, an operation that failed
-	ReasonConfigNotLive        Reason = "ConfigNotLive"
-	ReasonRepositoryUnreadable Reason = "RepositoryUnreadable"
-	ReasonRepositoryUnused     Reason = "RepositoryUnused" // it cannot be read, and nothing needs it
-	ReasonSourceInvalid        Reason = "SourceInvalid"
-	ReasonSyncFailed           Reason = "SyncFailed"
-	ReasonRewound              Reason = "Rewound"
-	ReasonUnhealthy            Reason = "Unhealthy"
-	ReasonStale                Reason = "Stale"
-	ReasonDrifted              Reason = "Drifted"
-	ReasonHeldBack             Reason = "HeldBack" // a newer revision waits: suspended, pinned, manual
-	ReasonPrunesHeld           Reason = "PrunesHeld"
+	SeverityProblem Severity = "problem" // needs attention
+	SeverityNotice  Severity = "notice"  // intended, and worth knowing
 )
 
 // The parts that are looked at.
@@ -54,28 +28,28 @@ const (
 	PartDeployments  = "deployments"
 )
 
-// Finding is something that is not as a user might expect.
+// Finding is a problem or a notice.
 type Finding struct {
 	Part     string
 	Severity Severity
-	Reason   Reason
-	Subject  string // name of what it is about; "" when it is the part itself
+	Reason   fleet.Reason
+	Subject  string // name of the resource; "" for the part itself
 	Message  string
-	Next     string // a command that tells more or mends it
+	Next     string // a command that shows details or fixes it
 }
 
-// Diagnosis is what is wrong in a tenant, or worth knowing.
+// Diagnosis lists the problems of a tenant, and notices.
 type Diagnosis struct {
-	Agents, Repositories, Deployments int // how many there are
+	Agents, Repositories, Deployments int // numbers of resources
 	Findings                          []Finding
-	// Truncated says that there is more: of each kind of finding only the first are listed.
+	// Truncated means that the list is incomplete: only the first findings of each kind are listed.
 	Truncated bool
 }
 
 const (
-	// maxFindings bounds how many things of one kind are listed.
+	// maxFindings limits the findings of one kind.
 	maxFindings = 100
-	// maxExamined bounds how many agents and repositories are read.
+	// maxExamined limits the agents and repositories that are read.
 	maxExamined = 2000
 )
 
@@ -87,8 +61,8 @@ type examiner struct {
 	out    Diagnosis
 }
 
-// Diagnose looks for what is wrong in a tenant, and for what holds it: what it costs does not grow with the
-// number of deployments that are well.
+// Diagnose finds problems and suspensions of a tenant: its cost does not grow with the number of healthy
+// deployments.
 func (s *Service) Diagnose(ctx context.Context, p auth.Principal, tenant string) (Diagnosis, error) {
 	var e examiner
 	err := s.store.View(ctx, func(tx store.Tx) error {
@@ -109,22 +83,24 @@ func (s *Service) Diagnose(ctx context.Context, p auth.Principal, tenant string)
 
 func (e *examiner) add(f Finding) { e.out.Findings = append(e.out.Findings, f) }
 
-// suspensions are what keeps anything new from being sent at all.
+// suspensions adds findings about suspensions.
 func (e *examiner) suspensions(ctx context.Context) error {
 	settings, err := e.tx.Settings().Get(ctx)
 	if err != nil {
 		return err
 	}
-	notice := func(reason Reason, subject, what string, s fleet.Suspension, next string) {
-		if s.Active() {
-			e.add(Finding{PartFleet, SeverityNotice, reason, subject, rollout.DescribeSuspension(what, s) + ": nothing new is sent", next})
+	notice := func(subject string, c fleet.Cause, next string) {
+		if !c.IsZero() {
+			e.add(Finding{PartFleet, SeverityNotice, c.Reason, subject, c.Message + ": nothing new is sent", next})
 		}
 	}
-	notice(ReasonFleetFrozen, "", "the whole fleet", settings.Suspension, "kedge fleet unfreeze, as a fleet admin")
-	notice(ReasonTenantSuspended, e.tenant.Name, fmt.Sprintf("tenant %q", e.tenant.Name), e.tenant.Suspension, "kedge tenant resume "+e.tenant.Name)
+	notice("", rollout.SuspensionCause(fleet.ReasonFleetFrozen, "the whole fleet", settings.Suspension), "kedge fleet unfreeze, as a fleet admin")
+	tenant := rollout.SuspensionCause(fleet.ReasonTenantSuspended, fmt.Sprintf("tenant %q", e.tenant.Name), e.tenant.Suspension)
+	notice(e.tenant.Name, tenant, "kedge tenant resume "+e.tenant.Name)
 	environments, err := e.tx.Environments().List(ctx, e.tenant.ID, store.Page{Limit: maxExamined})
 	for _, env := range environments {
-		notice(ReasonEnvironmentSuspended, env.Name, fmt.Sprintf("environment %q", env.Name), env.Suspension, "kedge env resume "+env.Name)
+		suspended := rollout.SuspensionCause(fleet.ReasonEnvironmentSuspended, fmt.Sprintf("environment %q", env.Name), env.Suspension)
+		notice(env.Name, suspended, "kedge env resume "+env.Name)
 	}
 	return err
 }
@@ -139,7 +115,7 @@ func (e *examiner) agents(ctx context.Context) error {
 	}
 	e.out.Truncated = e.out.Truncated || e.out.Agents > len(list)
 	if len(list) == 0 {
-		e.add(Finding{PartAgents, SeverityProblem, ReasonNoAgent, "", "there is none", "kedge agent enroll NAME --image IMAGE | kubectl apply -f -"})
+		e.add(Finding{PartAgents, SeverityProblem, fleet.ReasonNoAgents, "", "there is none", "kedge agent enroll NAME --image IMAGE | kubectl apply -f -"})
 		return nil
 	}
 	views, err := e.svc.viewAgents(ctx, e.tx, list)
@@ -153,52 +129,63 @@ func (e *examiner) agents(ctx context.Context) error {
 }
 
 func (e *examiner) agent(v AgentView) {
-	problem := func(reason Reason, message, next string) {
+	problem := func(reason fleet.Reason, message, next string) {
 		e.add(Finding{PartAgents, SeverityProblem, reason, v.Name, message, next})
 	}
 	logs := fmt.Sprintf("kubectl -n kedge-agent-%s logs deployment/kedge-agent, in its cluster", v.Name)
 	switch {
 	case v.Connected:
 	case v.LastSeenAt.IsZero():
-		problem(ReasonNeverConnected, "it has never connected", "apply its manifest if that was not done: kedge agent manifest "+v.Name+"; or "+logs)
+		problem(fleet.ReasonAgentNeverConnected, "never connected", "apply its manifest if that was not done: kedge agent manifest "+v.Name+"; or "+logs)
 	default:
-		problem(ReasonDisconnected, "it is not connected since "+v.LastSeenAt.UTC().Format(time.RFC3339), logs)
+		problem(fleet.ReasonAgentDisconnected, "not connected since "+v.LastSeenAt.UTC().Format(time.RFC3339), logs)
 	}
-	warnings := v.Warnings
-	if v.ConfigWarning != "" {
-		warnings = warnings[:len(warnings)-1] // it is the last one
-		problem(ReasonConfigNotLive, v.ConfigWarning, "kedge agent config get "+v.Name+" lists every mistake; mend the file and push")
+	for _, w := range v.Warnings {
+		problem(w.Reason, w.Message, agentAdvice(v, w))
 	}
-	for _, w := range warnings {
-		problem(ReasonAgentWarning, w, "kedge get agents "+v.Name+"; for another version: kedge agent manifest "+v.Name+" | kubectl apply -f -")
+}
+
+// agentAdvice returns the remedy for a warning about an agent.
+func agentAdvice(v AgentView, w fleet.Cause) string {
+	switch {
+	case w == v.ConfigWarning:
+		return "kedge agent config get " + v.Name + " lists every error; fix the file and push"
+	case w.Reason == fleet.ReasonVersionSkew:
+		return "kedge agent manifest " + v.Name + " | kubectl apply -f -, with an image of the server's version"
+	case w.Reason == fleet.ReasonEngineMismatch:
+		return "kedge agent manifest " + v.Name + " | kubectl apply -f -"
+	case w.Reason == fleet.ReasonTokenRotationFailed:
+		return "fix the cause, then kedge agent token rotate " + v.Name
+	default:
+		return "kedge get agents " + v.Name
 	}
 }
 
 func (e *examiner) repositories(ctx context.Context) error {
-	list, err := e.tx.Repositories().List(ctx, e.tenant.ID, store.Page{Limit: maxExamined})
-	e.out.Repositories = len(list)
-	e.out.Truncated = e.out.Truncated || len(list) == maxExamined
+	var err error
+	if e.out.Repositories, err = e.tx.Repositories().Count(ctx, e.tenant.ID); err != nil {
+		return err
+	}
+	list, err := e.tx.Repositories().List(ctx, e.tenant.ID, store.RepositoryFilter{Page: store.Page{Limit: maxFindings + 1}, Unreadable: true})
+	e.out.Truncated = e.out.Truncated || len(list) > maxFindings
 	if err != nil {
 		return err
 	}
-	for _, r := range list {
-		if r.Error == "" {
-			continue
-		}
+	for _, r := range list[:min(len(list), maxFindings)] {
 		used, err := e.used(ctx, r)
 		if err != nil {
 			return err
 		}
-		f := Finding{PartRepositories, SeverityProblem, ReasonRepositoryUnreadable, r.URL, r.Error, repositoryAdvice(r)}
+		f := Finding{PartRepositories, SeverityProblem, fleet.ReasonRepositoryUnreadable, r.URL, r.Error, repositoryAdvice(r)}
 		if !used {
-			f.Severity, f.Reason, f.Next = SeverityNotice, ReasonRepositoryUnused, "nothing is deployed from it: kedge repo delete "+r.URL
+			f.Severity, f.Reason, f.Next = SeverityNotice, fleet.ReasonRepositoryUnused, "nothing is deployed from it: kedge repo delete "+r.URL
 		}
 		e.add(f)
 	}
 	return nil
 }
 
-// used reports whether anything is deployed from a repository, or would be by its configuration files.
+// used reports whether a deployment or a configuration uses a repository.
 func (e *examiner) used(ctx context.Context, r fleet.Repository) (bool, error) {
 	deployments, err := e.tx.Deployments().BriefsOfRepository(ctx, e.tenant.ID, r.ID)
 	if err != nil || len(deployments) > 0 {
@@ -208,20 +195,20 @@ func (e *examiner) used(ctx context.Context, r fleet.Repository) (bool, error) {
 	return len(configs) > 0, err
 }
 
-// repositoryAdvice is what to do about a repository that cannot be read, by the reason.
+// repositoryAdvice returns the remedy for a repository that cannot be read, by reason.
 func repositoryAdvice(r fleet.Repository) string {
-	switch gitsource.Reason(r.ErrorReason) {
-	case gitsource.ReasonNotReadable:
+	switch r.ErrorReason {
+	case fleet.ReasonRepositoryNotReadable:
 		return "kedge repo set " + r.URL + " --credential NAME, if it needs another one"
-	case gitsource.ReasonHostUnknown:
+	case fleet.ReasonHostUnknown:
 		return "check the host in the URL, and that the server's DNS knows it"
-	case gitsource.ReasonHostDenied:
-		return "the operator of the server allows the host with --git-allow-cidr or --git-allow-private"
-	case gitsource.ReasonHostKeyUnknown:
+	case fleet.ReasonHostDenied:
+		return "ask the operator of the server to allow the host with --git-allow-cidr or --git-allow-private"
+	case fleet.ReasonHostKeyUnknown:
 		return "kedge credential set NAME --known-hosts-file FILE"
-	case gitsource.ReasonRedirected, gitsource.ReasonNotGit:
-		return "kedge deploy set NAME --repo URL, with the URL that git clone takes"
+	case fleet.ReasonRedirected, fleet.ReasonNotGit:
+		return "kedge deploy set NAME --repo URL, with the URL for git clone"
 	default:
-		return "the server tries again by itself; check that it can reach the host. kedge get events shows since when"
+		return "the server retries; check that it can reach the host. kedge get events shows the history"
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
-// deployments finds those that are not well by the filters of the listing: what is well is not read.
+// deployments finds unhealthy deployments with the filters of the listing: healthy ones are not read.
 func (e *examiner) deployments(ctx context.Context) error {
 	var err error
 	if e.out.Deployments, err = e.tx.Deployments().Count(ctx, e.tenant.ID); err != nil {
@@ -49,35 +49,35 @@ func (e *examiner) deployments(ctx context.Context) error {
 	return err
 }
 
-// deployment adds the first thing that there is to say about a deployment. One that is out of sync while it holds prunes
-// is told of by them: their next step is to confirm them, not to look at the status.
+// deployment adds the most important finding about a deployment. If it is out of sync because of held prunes,
+// their finding is sufficient: the next step is to confirm them.
 func (e *examiner) deployment(v DeploymentView, holdsPrunes bool) {
 	f := Finding{Part: PartDeployments, Severity: SeverityProblem, Subject: v.Name, Message: v.Message, Next: "kedge status " + v.Name}
 	switch {
 	case !v.DeletedAt.IsZero() && v.Sync != fleet.SyncFailed:
 		return // on its way out
 	case v.SourceError != "":
-		f.Reason = ReasonSourceInvalid
+		f.Reason = fleet.ReasonSourceInvalid
 	case v.Sync == fleet.SyncFailed:
-		f.Reason = ReasonSyncFailed
+		f.Reason = fleet.ReasonSyncFailed
 	case v.Sync == fleet.SyncRewound:
-		f.Reason = ReasonRewound
+		f.Reason = fleet.ReasonRewound
 	case v.Health == fleet.HealthFailed:
-		f.Reason, f.Message = ReasonUnhealthy, "it is not healthy"+wording.Suffix(v.Message)
+		f.Reason, f.Message = fleet.ReasonUnhealthy, "it is not healthy"+wording.Suffix(v.Message)
 	case v.Health == fleet.HealthStale:
-		f.Reason = ReasonStale
-		f.Message = fmt.Sprintf("nothing is known of %s since %s: the agents are not connected", wording.Count(v.Counts.Stale, "target"), v.Counts.StaleSince.UTC().Format(time.RFC3339))
+		f.Reason = fleet.ReasonStale
+		f.Message = fmt.Sprintf("the state of %s is unknown since %s: the agents are not connected", wording.Count(v.Counts.Stale, "target"), v.Counts.StaleSince.UTC().Format(time.RFC3339))
 	case v.Sync == fleet.SyncOutOfSync && v.Counts.HeldBack > 0:
-		f.Severity, f.Reason, f.Message = SeverityNotice, ReasonHeldBack, "a newer revision is not sent: "+v.Held
+		f.Severity, f.Reason, f.Message = SeverityNotice, fleet.ReasonNewRevisionWaits, "a newer revision is not sent: "+v.Held.Message
 	case v.Sync == fleet.SyncOutOfSync && !holdsPrunes:
-		f.Reason = ReasonDrifted
+		f.Reason = fleet.ReasonDrifted
 	default:
 		return
 	}
 	e.add(f)
 }
 
-// prunes adds the deletions that wait to be confirmed, and returns whose they are.
+// prunes adds findings about held deletions, and returns their deployments.
 func (e *examiner) prunes(ctx context.Context) (map[fleet.DeploymentID]bool, error) {
 	held, err := e.tx.Targets().HeldByDeployment(ctx, e.tenant.ID, maxFindings+1)
 	e.out.Truncated = e.out.Truncated || len(held) > maxFindings
@@ -85,8 +85,8 @@ func (e *examiner) prunes(ctx context.Context) (map[fleet.DeploymentID]bool, err
 	for _, h := range held[:min(len(held), maxFindings)] {
 		of[h.Deployment] = true
 		e.add(Finding{
-			PartDeployments, SeverityProblem, ReasonPrunesHeld, h.Name,
-			fmt.Sprintf("the deletion of %s on %s waits to be confirmed", wording.Count(h.Objects, "object"), wording.Count(h.Targets, "cluster")),
+			PartDeployments, SeverityProblem, fleet.ReasonPruneHeld, h.Name,
+			fmt.Sprintf("the deletion of %s on %s waits for a confirmation", wording.Count(h.Objects, "object"), wording.Count(h.Targets, "cluster")),
 			"kedge deploy prunes " + h.Name,
 		})
 	}

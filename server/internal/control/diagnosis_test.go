@@ -6,12 +6,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
-	"github.com/kedge-dev/kedge/server/internal/control"
 	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-func (d *desk) diagnose(t failer) map[string]string {
+func (d *fixture) diagnose(t failer) map[string]string {
 	t.Helper()
 	found, err := d.Diagnose(d.ctx, root, "default")
 	ok(t, err)
@@ -25,8 +24,8 @@ func (d *desk) diagnose(t failer) map[string]string {
 // covers: O4 (doctor)
 func TestDiagnosisNamesWhatIsWrongAndWhatHolds(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
-	if diff := cmp.Diff(map[string]string{"": "problem NoAgent;"}, d.diagnose(t)); diff != "" {
+	d := newFixture(t)
+	if diff := cmp.Diff(map[string]string{"": "problem NoAgents;"}, d.diagnose(t)); diff != "" {
 		t.Errorf("nothing there yet (-want +got):\n%s", diff)
 	}
 	paris, rome := d.enroll(t, "default", "paris", nil), d.enroll(t, "default", "rome", nil)
@@ -60,8 +59,8 @@ func TestDiagnosisNamesWhatIsWrongAndWhatHolds(t *testing.T) {
 		}
 	}
 	want := map[string]string{
-		"": "notice FleetFrozen;", "default": "notice EnvironmentSuspended;", "atlantis": "problem NeverConnected;",
-		"drifts": "problem Drifted;", "fails": "problem SyncFailed;", "holds": "problem PrunesHeld;", "well": "problem PrunesHeld;notice HeldBack;",
+		"": "notice FleetFrozen;", "default": "notice EnvironmentSuspended;", "atlantis": "problem AgentNeverConnected;",
+		"drifts": "problem Drifted;", "fails": "problem SyncFailed;", "holds": "problem PruneHeld;", "well": "problem PruneHeld;notice NewRevisionWaits;",
 	}
 	if diff := cmp.Diff(want, d.diagnose(t)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -69,7 +68,7 @@ func TestDiagnosisNamesWhatIsWrongAndWhatHolds(t *testing.T) {
 	found, err := d.Diagnose(d.ctx, root, "default")
 	ok(t, err)
 	for _, f := range found.Findings {
-		if f.Reason == control.ReasonPrunesHeld && f.Next != "kedge deploy prunes "+f.Subject {
+		if f.Reason == fleet.ReasonPruneHeld && f.Next != "kedge deploy prunes "+f.Subject {
 			t.Errorf("what to do about held prunes of %s is %q", f.Subject, f.Next)
 		}
 	}
@@ -77,7 +76,7 @@ func TestDiagnosisNamesWhatIsWrongAndWhatHolds(t *testing.T) {
 
 func TestRunSaysWhatItWaitsFor(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	paris, rome := d.enroll(t, "default", "paris", nil), d.enroll(t, "default", "rome", nil)
 	d.present(t, paris)
 	d.deploy(t, "default", "app", "")
@@ -86,14 +85,14 @@ func TestRunSaysWhatItWaitsFor(t *testing.T) {
 	d.render(t, "default", "app", "2")
 	revisions, err := d.Revisions(d.ctx, root, "default", "app", store.Page{})
 	ok(t, err)
-	waits := func(id fleet.RunID) map[string]control.Reason {
+	waits := func(id fleet.RunID) map[string]fleet.Reason {
 		t.Helper()
 		found, more, err := d.RunWaiting(d.ctx, root, "default", id)
 		ok(t, err)
 		if more != 0 {
 			t.Errorf("%d more", more)
 		}
-		out := map[string]control.Reason{}
+		out := map[string]fleet.Reason{}
 		for _, w := range found {
 			if w.Message == "" {
 				t.Errorf("%s without a word", w.Reason)
@@ -105,19 +104,19 @@ func TestRunSaysWhatItWaitsFor(t *testing.T) {
 	_, err = d.SuspendDeployment(d.ctx, root, "default", "app", "audit")
 	ok(t, err)
 	first, second := d.rollback(t, revisions[1].Seq), d.rollback(t, revisions[0].Seq)
-	if diff := cmp.Diff(map[string]control.Reason{"": control.ReasonSuspended}, waits(first.ID)); diff != "" {
+	if diff := cmp.Diff(map[string]fleet.Reason{"": fleet.ReasonSuspended}, waits(first.ID)); diff != "" {
 		t.Errorf("suspended (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string]control.Reason{"": control.ReasonWaitsForTurn}, waits(second.ID)); diff != "" {
+	if diff := cmp.Diff(map[string]fleet.Reason{"": fleet.ReasonWaitsForTurn}, waits(second.ID)); diff != "" {
 		t.Errorf("second in line (-want +got):\n%s", diff)
 	}
 	_, err = d.ResumeDeployment(d.ctx, root, "default", "app")
 	ok(t, err)
-	if diff := cmp.Diff(map[string]control.Reason{"paris": control.ReasonApplying, "rome": control.ReasonDisconnected}, waits(first.ID)); diff != "" {
+	if diff := cmp.Diff(map[string]fleet.Reason{"paris": fleet.ReasonApplying, "rome": fleet.ReasonAgentDisconnected}, waits(first.ID)); diff != "" {
 		t.Errorf("running (-want +got):\n%s", diff)
 	}
 	d.say(t, paris, "app", fleet.SyncSynced, "")
-	if diff := cmp.Diff(map[string]control.Reason{"rome": control.ReasonDisconnected}, waits(first.ID)); diff != "" {
+	if diff := cmp.Diff(map[string]fleet.Reason{"rome": fleet.ReasonAgentDisconnected}, waits(first.ID)); diff != "" {
 		t.Errorf("after one has answered (-want +got):\n%s", diff)
 	}
 }

@@ -19,32 +19,32 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// DiffDesired names what clusters are told to hold now.
+// DiffDesired is the name of the desired state of the clusters.
 const DiffDesired = "desired"
 
-// Diff is what differs between two revisions of a deployment.
+// Diff is the difference between two revisions of a deployment.
 type Diff struct {
 	From, To DiffSide
-	Variants []VariantDiff // one, without a name, for a deployment that does not vary
-	More     int           // variants that were left off
+	Variants []VariantDiff // a deployment without variants has one, without a name
+	More     int           // number of variants that are not listed
 }
 
 // DiffSide is one of the two revisions.
 type DiffSide struct {
-	Name     string // as it was asked for, or what stands for it
-	Revision int64  // number of a kept one, else 0
-	Commit   string // "" when clusters are told different ones
+	Name     string // as requested, or a description
+	Revision int64  // number of a kept revision, otherwise 0
+	Commit   string // "" if clusters have different ones
 }
 
-// VariantDiff is what differs for the agents that share a variant.
+// VariantDiff is the difference for the agents that share a variant.
 type VariantDiff struct {
 	Variant string
-	Agents  []string // the first of them
-	Count   int      // of all of them
+	Agents  []string // the first agents
+	Count   int      // number of all agents
 	Objects []objectdiff.Object
 	Summary objectdiff.Summary
-	Problem string   // why it cannot be told: one of the sides does not render
-	Notes   []string // what a reader should know
+	Problem string   // why there is no diff: one of the sides does not render
+	Notes   []string // information for the reader
 }
 
 const (
@@ -52,9 +52,9 @@ const (
 	maxDiffAgents   = 10
 )
 
-// Diff compares two revisions of a deployment: kept ones by their number, or whatever Git has by its
-// name, as the deployment is now. With no names it compares what clusters are told to hold with the
-// newest commit. It changes nothing.
+// Diff compares two revisions of a deployment: kept ones by number, or any revision in Git by name, with the
+// current spec. By default it compares the desired state of the clusters with the newest commit. It changes
+// nothing.
 func (s *Service) Diff(ctx context.Context, p auth.Principal, tenant, name, from, to string) (Diff, error) {
 	for field, revision := range map[string]string{"from": from, "to": to} {
 		if err := checkRevision(field, revision); err != nil {
@@ -89,7 +89,7 @@ func (s *Service) Diff(ctx context.Context, p auth.Principal, tenant, name, from
 	return out, nil
 }
 
-// comparison is one use of Diff.
+// comparison is one run of Diff.
 type comparison struct {
 	svc        *Service
 	preview    *reposync.Preview
@@ -102,13 +102,13 @@ type comparison struct {
 	from, to   diffSide
 }
 
-// diffSide is a side and where its objects come from.
+// diffSide is a side with the origin of its objects.
 type diffSide struct {
 	DiffSide
-	desired bool            // what clusters are told
-	kept    *fleet.Revision // nil when it is not a kept one
-	number  bool            // it was asked for by its number: what a rollback to it would give
-	asked   string          // revision in the words of Git, when it is neither
+	desired bool            // the desired state of clusters
+	kept    *fleet.Revision // nil if it is not a kept revision
+	number  bool            // requested by number: the result of a rollback to it
+	asked   string          // Git revision, if it is neither
 	git     bool
 }
 
@@ -139,7 +139,7 @@ func (s *Service) newComparison(ctx context.Context, p auth.Principal, tenant, n
 	}
 	if len(c.units) == 0 {
 		if c.deployment.Source.Templated() {
-			return nil, fleet.Conflict("the source of deployment %q speaks of agents, and it has none yet: there is nothing to compare", name)
+			return nil, fleet.Conflict("the source of deployment %q refers to agents, but it has none yet: there is nothing to compare", name)
 		}
 		c.units = []reposync.Unit{{Source: c.deployment.Source, Was: c.deployment.Rendered}}
 	}
@@ -148,7 +148,7 @@ func (s *Service) newComparison(ctx context.Context, p auth.Principal, tenant, n
 
 var commitPrefix = regexp.MustCompile(`^[0-9a-f]{7,39}$`)
 
-// side finds out what a name means.
+// side resolves the name of a side.
 func (c *comparison) side(field, name, fallback string) (diffSide, error) {
 	if name == "" {
 		name = fallback
@@ -171,7 +171,7 @@ func (c *comparison) side(field, name, fallback string) (diffSide, error) {
 		}
 	}
 	if number {
-		return diffSide{}, fleet.Invalid(field, "revision %d of deployment %q is not kept: kedge deploy history %s lists those that are", seq, c.deployment.Name, c.deployment.Name)
+		return diffSide{}, fleet.Invalid(field, "revision %d of deployment %q is not kept: kedge deploy history %s lists the kept ones", seq, c.deployment.Name, c.deployment.Name)
 	}
 	out.git, out.asked = true, name
 	if name == "" {
@@ -180,7 +180,7 @@ func (c *comparison) side(field, name, fallback string) (diffSide, error) {
 	return out, nil
 }
 
-// desiredCommit is the commit that clusters are told, "" when they are told several or none.
+// desiredCommit returns the commit of the desired states, or "" if there are several or none.
 func (c *comparison) desiredCommit() string {
 	commit := ""
 	for _, t := range c.targets {
@@ -195,7 +195,7 @@ func (c *comparison) desiredCommit() string {
 	return commit
 }
 
-// fetch brings the commits that are not kept, with one fetch for both sides.
+// fetch fetches the commits that are not kept, with one fetch for both sides.
 func (c *comparison) fetch(ctx context.Context) error {
 	if err := c.preview.Open(ctx); err != nil {
 		return err
@@ -249,7 +249,8 @@ func (c *comparison) compare(ctx context.Context, u reposync.Unit) (VariantDiff,
 	return out, nil
 }
 
-// objects are those of one side for one variant. A side that does not render is the variant's problem.
+// objects returns the objects of one side for one variant. If a side does not render, it is the problem of the
+// variant.
 func (c *comparison) objects(ctx context.Context, side diffSide, u reposync.Unit, out *VariantDiff) ([]manifest.Object, error) {
 	switch {
 	case side.desired:
@@ -263,7 +264,7 @@ func (c *comparison) objects(ctx context.Context, side diffSide, u reposync.Unit
 			return c.svc.planner.BundleObjects(ctx, c.tenant.ID, digest)
 		}
 		if side.number {
-			out.Problem = fmt.Sprintf("revision %d was kept for other variants: a rollback to it leaves these clusters as they are", side.Revision)
+			out.Problem = fmt.Sprintf("revision %d was kept for other variants: a rollback to it does not change these clusters", side.Revision)
 			return nil, nil
 		}
 		refs, err := c.refetch(ctx, side.Commit)

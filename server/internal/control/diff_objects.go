@@ -9,10 +9,9 @@ import (
 	"github.com/kedge-dev/kedge/internal/manifest"
 	"github.com/kedge-dev/kedge/server/internal/reposync"
 	"github.com/kedge-dev/kedge/server/internal/rollout"
-	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
-// desiredDigest is what the agents of a variant are told to hold; "" before they are told anything.
+// desiredDigest returns the desired digest of the agents of a variant, or "".
 func (c *comparison) desiredDigest(u reposync.Unit, out *VariantDiff) string {
 	digest, others := "", 0
 	for _, t := range c.targets {
@@ -25,12 +24,12 @@ func (c *comparison) desiredDigest(u reposync.Unit, out *VariantDiff) string {
 		}
 	}
 	if others > 0 {
-		out.Notes = append(out.Notes, fmt.Sprintf("%s told to hold something else than the first", areOrIs(others, "cluster")))
+		out.Notes = append(out.Notes, fmt.Sprintf("other clusters, %d of them, have another desired state than the first", others))
 	}
 	return digest
 }
 
-// keptDigest is what the agents of a variant would be told by a rollback to a kept revision; "" when that is nothing.
+// keptDigest returns the digest that the agents of a variant would get by a rollback to a kept revision, or "".
 func (c *comparison) keptDigest(r fleet.Revision, u reposync.Unit) string {
 	of := fleet.Target{Variant: u.Variant}
 	if i := slices.IndexFunc(c.targets, func(t fleet.Target) bool { return rollout.Attached(t) && t.Variant == u.Variant }); i >= 0 {
@@ -40,15 +39,7 @@ func (c *comparison) keptDigest(r fleet.Revision, u reposync.Unit) string {
 	return bundle.Digest
 }
 
-func areOrIs(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun + " is"
-	}
-	return wording.Count(n, noun) + " are"
-}
-
-// rendered renders a commit for a variant, unless that would give what was rendered before. Nothing of it
-// is kept.
+// rendered renders a commit for a variant, unless the result is already known. The result is not stored.
 func (c *comparison) rendered(ctx context.Context, side diffSide, u reposync.Unit, out *VariantDiff) ([]manifest.Object, error) {
 	found, err := c.preview.Render(ctx, c.deployment, u, side.Commit)
 	switch {
@@ -59,7 +50,7 @@ func (c *comparison) rendered(ctx context.Context, side diffSide, u reposync.Uni
 		return nil, nil
 	}
 	if found.Volatile {
-		out.Notes = append(out.Notes, "the chart uses time or randomness: some of what differs may do so every time")
+		out.Notes = append(out.Notes, "the chart uses time or randomness: some differences may appear in every render")
 	}
 	return found.Objects, nil
 }

@@ -20,7 +20,7 @@ func secretYAML(value string) string {
 	return fmt.Sprintf("apiVersion: v1\nkind: Secret\nmetadata: {name: s}\ndata: {p: %s}\nstringData: {q: %s}\n", base64.StdEncoding.EncodeToString([]byte(value)), value)
 }
 
-// differing lists what differs, as "change object: path old -> new".
+// differing lists differences, as "change object: path old -> new".
 func differing(d control.Diff) []string {
 	var out []string
 	for _, v := range d.Variants {
@@ -37,7 +37,7 @@ func differing(d control.Diff) []string {
 	return out
 }
 
-func (r *room) diff(t *testing.T, from, to string, want ...string) control.Diff {
+func (r *replica) diff(t *testing.T, from, to string, want ...string) control.Diff {
 	t.Helper()
 	d, err := r.Diff(t.Context(), admin, "default", "app", from, to)
 	ok(t, err)
@@ -49,7 +49,7 @@ func (r *room) diff(t *testing.T, from, to string, want ...string) control.Diff 
 
 func TestDiff(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.enroll(t, "paris")
 	one := r.push(t, map[string]string{"app/a.yaml": configMap("a", "1"), "app/b.yaml": configMap("b", "1")})
 	r.deploy(t, "app", "app")
@@ -89,7 +89,7 @@ func TestDiff(t *testing.T) {
 	}
 	eve := auth.Principal{Name: "eve", Roles: map[fleet.TenantID]fleet.Role{"tnt-other": fleet.RoleAdmin}}
 	if _, err := r.Diff(t.Context(), eve, "default", "app", "", ""); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("a stranger: %v", err)
+		t.Errorf("a caller without a role: %v", err)
 	}
 	r.git.SetDown(true)
 	r.diff(t, "1", "2", changed) // kept ones need no Git
@@ -100,7 +100,7 @@ func TestDiff(t *testing.T) {
 
 func TestDiffTellsNoSecret(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.enroll(t, "paris")
 	const before, after = "planted-hunter2", "planted-battery-staple"
 	one := r.push(t, map[string]string{"app/s.yaml": secretYAML(before)})
@@ -119,7 +119,7 @@ func TestDiffTellsNoSecret(t *testing.T) {
 			}
 		}
 		if len(d.Variants[0].Objects) != 1 || len(d.Variants[0].Objects[0].Fields) != 2 {
-			t.Errorf("%v: that it differs is not told: %s", sides, text)
+			t.Errorf("%v: the difference is not shown: %s", sides, text)
 		}
 	}
 }
@@ -151,7 +151,7 @@ func TestDiffOfVariants(t *testing.T) {
 
 func TestDiffSaysWhichSideIsBroken(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.enroll(t, "paris")
 	one := r.push(t, map[string]string{"app/a.yaml": configMap("a", "1")})
 	r.deploy(t, "app", "app")
@@ -164,7 +164,8 @@ func TestDiffSaysWhichSideIsBroken(t *testing.T) {
 	}
 }
 
-// What is compared with a number is what a rollback to it gives, though a cluster was upgraded since. It needs no Git.
+// A comparison with a number shows the result of a rollback to it, even if a cluster was upgraded since. It
+// needs no Git.
 func TestDiffToANumberIsWhatARollbackGives(t *testing.T) {
 	t.Parallel()
 	r, lyon, _ := manualChart(t)
@@ -182,7 +183,7 @@ func TestDiffToANumberIsWhatARollbackGives(t *testing.T) {
 	}
 }
 
-// A variant that a kept revision does not have is left as it is by a rollback, and nothing is rendered in its place.
+// A rollback does not change a variant that a kept revision does not have, and nothing is rendered instead.
 func TestDiffToANumberRendersNothing(t *testing.T) {
 	t.Parallel()
 	r, _ := regional(t)
@@ -194,7 +195,7 @@ func TestDiffToANumberRendersNothing(t *testing.T) {
 	d, err := r.Diff(t.Context(), admin, "default", "app", "", "1")
 	ok(t, err)
 	for _, v := range d.Variants {
-		if lyon := v.Agents[0] == "lyon"; lyon != strings.Contains(v.Problem, "leaves these clusters as they are") || len(v.Objects) > 0 {
+		if lyon := v.Agents[0] == "lyon"; lyon != strings.Contains(v.Problem, "does not change these clusters") || len(v.Objects) > 0 {
 			t.Errorf("for %v it has %+v, %q", v.Agents, v.Objects, v.Problem)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// DetachedTargets lists the detached targets of a tenant by the names of their deployments.
+// DetachedTargets lists the detached targets of a tenant, by deployment name.
 func (s *Service) DetachedTargets(ctx context.Context, p auth.Principal, tenant string, f store.DetachedFilter) ([]fleet.Target, error) {
 	var out []fleet.Target
 	err := s.store.View(ctx, func(tx store.Tx) error {
@@ -24,19 +24,20 @@ func (s *Service) DetachedTargets(ctx context.Context, p auth.Principal, tenant 
 	return out, err
 }
 
-// Dismissed is what DismissTargets has removed from the listings.
+// Dismissed is the result of DismissTargets.
 type Dismissed struct {
 	Targets []fleet.Target
-	// Kept is how many match and are not dismissed, because their agent has not let them go yet.
+	// Kept is the number of matching targets that are not dismissed, because their agent has not released them
+	// yet.
 	Kept int
 }
 
-// DismissTargets removes the rows of all detached targets of a deployment, of an agent, or of a deployment
-// on an agent, whose agent was deleted or has let them go: the objects stay, and nobody lists them any longer.
-// One of the names is needed.
+// DismissTargets removes the rows of all detached targets of a deployment, of an agent, or of a deployment on
+// an agent, whose agent was deleted or has released them: the objects stay and are no longer listed. One of the
+// names is required.
 func (s *Service) DismissTargets(ctx context.Context, p auth.Principal, tenant, deployment, agent string) (Dismissed, error) {
 	if deployment == "" && agent == "" {
-		return Dismissed{}, fleet.Invalid("deployment", "name a deployment, an agent, or both")
+		return Dismissed{}, fleet.Invalid("deployment", "a deployment, an agent, or both are required")
 	}
 	var out Dismissed
 	err := s.store.Update(ctx, func(tx store.Tx) error {
@@ -71,7 +72,7 @@ func (s *Service) DismissTargets(ctx context.Context, p auth.Principal, tenant, 
 
 const dismissedAtOnce = 500
 
-// dismissedNobody is an error when nothing was found because no agent has, or had, that name.
+// dismissedNobody returns an error if nothing was found because the agent never existed.
 func dismissedNobody(ctx context.Context, tx store.Tx, tenant fleet.TenantID, agent string, out Dismissed) error {
 	if agent == "" || len(out.Targets)+out.Kept > 0 {
 		return nil
@@ -82,7 +83,7 @@ func dismissedNobody(ctx context.Context, tx store.Tx, tenant fleet.TenantID, ag
 	return nil
 }
 
-// dismiss removes those of the targets that nobody manages, with an audit entry and an event for each.
+// dismiss removes unmanaged targets, with an audit record and an event for each.
 func (s *Service) dismiss(ctx context.Context, tx store.Tx, p auth.Principal, targets []fleet.Target, out *Dismissed) error {
 	for _, t := range targets {
 		if t.AgentID != "" && !rollout.Released(t) {
@@ -93,7 +94,7 @@ func (s *Service) dismiss(ctx context.Context, tx store.Tx, p auth.Principal, ta
 			return err
 		}
 		d := fleet.Deployment{TenantID: t.TenantID, ID: t.DeploymentID, Name: t.DeploymentName}
-		if err := s.record(ctx, tx, p, d, "target.dismiss", "TargetDismissed", fmt.Sprintf("agent %q is no longer listed", t.AgentName)); err != nil {
+		if err := s.record(ctx, tx, p, d, "target.dismiss", fleet.ReasonTargetDismissed, fmt.Sprintf("agent %q is no longer listed", t.AgentName)); err != nil {
 			return err
 		}
 		out.Targets = append(out.Targets, t)

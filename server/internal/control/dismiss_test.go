@@ -14,7 +14,7 @@ import (
 )
 
 // detachedRows are the detached targets of the default tenant as "deployment agent".
-func (d *desk) detachedRows(t failer, f store.DetachedFilter) []string {
+func (d *fixture) detachedRows(t failer, f store.DetachedFilter) []string {
 	t.Helper()
 	found, err := d.DetachedTargets(d.ctx, root, "default", f)
 	ok(t, err)
@@ -26,11 +26,11 @@ func (d *desk) detachedRows(t failer, f store.DetachedFilter) []string {
 	return out
 }
 
-// Detached rows are listed by names, and those of an agent or of a deployment are dismissed by one call, which
-// leaves the others, and those that an agent still manages.
+// Detached rows are listed by name, and one call dismisses those of an agent or of a deployment, except those
+// that an agent still manages.
 func TestDetachedTargetsAreDismissedTogether(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	for _, agent := range []string{"paris", "rome", "oslo"} {
 		d.enroll(t, "default", agent, nil)
 	}
@@ -75,7 +75,7 @@ func TestDetachedTargetsAreDismissedTogether(t *testing.T) {
 
 func TestManyDetachedTargetsAreDismissed(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	const many = 510 // more than are read at once
 	for i := range many {
 		d.enroll(t, "default", fmt.Sprintf("agent-%d", i), nil)

@@ -1,10 +1,9 @@
-// Package control is the only room of the server that decides. Every door (REST, gateway, …) calls
-// its use-cases; every write passes here and is one store transaction.
+// Package control contains the use cases and views of the server. Every API (REST, gateway, …) calls it; every
+// write of a caller goes through it and is one store transaction.
 //
-// Two things live in it. [Service] holds the use-cases: who may do what, what a change means for
-// which targets, what a user sees. [Service.Work] drives the sources: one worker per repository that
-// is woken by a push, by a change of a deployment or, as a backstop, by its poll interval, and that
-// turns new commits into bundles and new desired states.
+// [Service] has the use cases: authorization, edits, and what users see. [Service.Work] runs the background
+// work: one worker per repository, which wakes up for a push, for a change of a deployment or, as a fallback,
+// after its poll interval, and turns new commits into bundles and desired states.
 //
-// It never talks to a cluster, never speaks HTTP, and knows nothing of connections.
+// It never connects to a cluster, does not use HTTP, and does not know connections.
 package control

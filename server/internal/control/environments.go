@@ -14,10 +14,10 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// maxAgentNames bounds the agents that an environment names; labels have no such bound.
+// maxAgentNames limits the agent names of an environment; labels have no such limit.
 const maxAgentNames = 1000
 
-// CreateEnvironment makes a named place to deploy to.
+// CreateEnvironment creates an environment.
 func (s *Service) CreateEnvironment(ctx context.Context, p auth.Principal, tenant string, req CreateEnvironment) (EnvironmentView, error) {
 	if err := fleet.CheckName("name", req.Name); err != nil {
 		return EnvironmentView{}, err
@@ -30,7 +30,7 @@ func (s *Service) CreateEnvironment(ctx context.Context, p auth.Principal, tenan
 		}
 		env := fleet.Environment{
 			ID: fleet.NewEnvironmentID(), TenantID: t.ID, Name: req.Name, Agents: sorted(req.Agents),
-			MatchLabels: fleet.CloneLabels(req.MatchLabels), Spec: 1, CreatedAt: s.cfg.Now(),
+			MatchLabels: fleet.CloneLabels(req.MatchLabels), SpecRevision: 1, CreatedAt: s.cfg.Now(),
 		}
 		if err := checkSelector(ctx, tx, t, env, nil); err != nil {
 			return err
@@ -40,6 +40,9 @@ func (s *Service) CreateEnvironment(ctx context.Context, p auth.Principal, tenan
 		}
 		if err := tx.Environments().Create(ctx, env); err != nil {
 			return fmt.Errorf("environment %q: %w", req.Name, err)
+		}
+		if err := own(ctx, tx, p, environmentResource(env)); err != nil {
+			return err
 		}
 		if err := s.audit(ctx, tx, p, environmentEvent("environment.create", env, selectorText(env))); err != nil {
 			return err
@@ -58,17 +61,16 @@ func selectorText(e fleet.Environment) string {
 	return "agents: " + listWords(e.Agents, "none by name") + "; labels: " + labelWords(e.MatchLabels)
 }
 
-// checkSelector refuses an environment that selects nothing on purpose, or an agent that is not there
-// and was not named before.
+// checkSelector refuses an environment without a selector, and new names of agents that do not exist.
 func checkSelector(ctx context.Context, tx store.Tx, t fleet.Tenant, env fleet.Environment, before []string) error {
 	if len(env.Agents) == 0 && len(env.MatchLabels) == 0 && env.Name != fleet.DefaultEnvironment {
-		return fleet.Invalid("agents", "name agents or give matchLabels; the environment %q selects every agent", fleet.DefaultEnvironment)
+		return fleet.Invalid("agents", "set agents or matchLabels; the environment %q selects every agent", fleet.DefaultEnvironment)
 	}
 	if len(env.Agents) > maxAgentNames {
-		return fleet.Invalid("agents", "at most %d agents can be named: select them by matchLabels", maxAgentNames)
+		return fleet.Invalid("agents", "at most %d agent names are allowed: use matchLabels", maxAgentNames)
 	}
 	if len(env.MatchLabels) > maxLabels {
-		return fleet.Invalid("matchLabels", "at most %d labels can be given", maxLabels)
+		return fleet.Invalid("matchLabels", "at most %d labels are allowed", maxLabels)
 	}
 	for _, name := range env.Agents {
 		if slices.Contains(before, name) {
@@ -76,7 +78,7 @@ func checkSelector(ctx context.Context, tx store.Tx, t fleet.Tenant, env fleet.E
 		}
 		_, err := tx.Agents().ByName(ctx, t.ID, name)
 		if errors.Is(err, store.ErrNotFound) {
-			return fleet.Invalid("agents", "there is no agent %q in tenant %q: enrol it first", name, t.Name)
+			return fleet.Invalid("agents", "there is no agent %q in tenant %q: enroll it first", name, t.Name)
 		}
 		if err != nil {
 			return err
@@ -85,7 +87,7 @@ func checkSelector(ctx context.Context, tx store.Tx, t fleet.Tenant, env fleet.E
 	return fleet.CheckLabels("matchLabels", env.MatchLabels)
 }
 
-// Environments lists environments in the order of their names.
+// Environments lists environments, sorted by name.
 func (s *Service) Environments(ctx context.Context, p auth.Principal, tenant string, page store.Page) ([]EnvironmentView, error) {
 	var out []EnvironmentView
 	err := s.store.View(ctx, func(tx store.Tx) error {
@@ -139,7 +141,7 @@ func environmentByName(ctx context.Context, tx store.Tx, tenant fleet.TenantID, 
 	return env, nil
 }
 
-// viewEnvironment reads an environment as it is now, with what it selects.
+// viewEnvironment reads an environment with the agents that it currently selects.
 func viewEnvironment(ctx context.Context, tx store.Tx, tenant fleet.TenantID, id fleet.EnvironmentID) (EnvironmentView, error) {
 	env, err := tx.Environments().Get(ctx, tenant, id)
 	if err != nil {
@@ -164,13 +166,16 @@ func viewWith(ctx context.Context, tx store.Tx, env fleet.Environment, agents []
 	return v, err
 }
 
-// UpdateEnvironment changes which agents an environment selects: targets are made, detached and taken
-// up again accordingly.
+// UpdateEnvironment changes the agents of an environment: targets are created, detached, and attached again
+// accordingly.
 func (s *Service) UpdateEnvironment(
 	ctx context.Context, p auth.Principal, tenant, name string, req UpdateEnvironment, match Match,
 ) (EnvironmentView, error) {
 	return s.editEnvironment(ctx, p, tenant, name, match, func(tx store.Tx, t fleet.Tenant, env fleet.Environment) error {
 		if err := notOfConfiguration(env); err != nil {
+			return err
+		}
+		if err := checkOwner(ctx, tx, p, environmentResource(env), "changed"); err != nil {
 			return err
 		}
 		was := env
@@ -181,7 +186,10 @@ func (s *Service) UpdateEnvironment(
 			env.MatchLabels = fleet.CloneLabels(*req.MatchLabels)
 		}
 		if slices.Equal(was.Agents, env.Agents) && maps.Equal(was.MatchLabels, env.MatchLabels) {
-			return nil
+			return observe(ctx, tx, p, environmentResource(env))
+		}
+		if err := checkGeneration(ctx, tx, p, environmentResource(env)); err != nil {
+			return err
 		}
 		if err := checkSelector(ctx, tx, t, env, was.Agents); err != nil {
 			return err
@@ -192,11 +200,14 @@ func (s *Service) UpdateEnvironment(
 		if err := s.placer.PlaceEnvironment(ctx, tx, env); err != nil {
 			return err
 		}
+		if err := observe(ctx, tx, p, environmentResource(env)); err != nil {
+			return err
+		}
 		return s.audit(ctx, tx, p, environmentEvent("environment.update", env, selectorText(env)))
 	})
 }
 
-// editEnvironment runs change on an environment that p may change, and returns it as it is then.
+// editEnvironment runs change on an environment that p may change, and returns the result.
 func (s *Service) editEnvironment(
 	ctx context.Context, p auth.Principal, tenant, name string, match Match,
 	change func(tx store.Tx, t fleet.Tenant, env fleet.Environment) error,
@@ -211,7 +222,7 @@ func (s *Service) editEnvironment(
 		if err != nil {
 			return err
 		}
-		if err := match.check(string(env.ID), env.Spec); err != nil {
+		if err := match.check(string(env.ID), env.SpecRevision); err != nil {
 			return err
 		}
 		if err := change(tx, t, env); err != nil {

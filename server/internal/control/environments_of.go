@@ -9,9 +9,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// environmentOf finds the environment that a deployment of tenant t names: "name" for one of its own,
-// "owner/name" for one that was granted to it. One that was not granted does not exist for it; both
-// are an InvalidError.
+// environmentOf finds the environment of a deployment of tenant t: "name" for its own, "owner/name" for a
+// granted one. One that is not granted does not exist for it; both are an InvalidError.
 func (s *Service) environmentOf(
 	ctx context.Context, tx store.Tx, t fleet.Tenant, name string,
 ) (fleet.Environment, fleet.GrantID, fleet.Limits, error) {
@@ -38,7 +37,7 @@ func (s *Service) environmentOf(
 	return env, grant.ID, grant.Limits, nil
 }
 
-// replaced gives another error for something that is not there.
+// replaced replaces ErrNotFound by another error.
 func replaced(err, instead error) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return instead

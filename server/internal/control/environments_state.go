@@ -12,8 +12,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
-// SuspendEnvironment stops everything new from being sent to the targets of an environment, those of
-// other tenants too.
+// SuspendEnvironment suspends all targets of an environment, including those of other tenants.
 func (s *Service) SuspendEnvironment(ctx context.Context, p auth.Principal, tenant, name, reason string) (EnvironmentView, error) {
 	if err := checkReason(reason); err != nil {
 		return EnvironmentView{}, err
@@ -30,11 +29,11 @@ func (s *Service) SuspendEnvironment(ctx context.Context, p auth.Principal, tena
 	})
 }
 
-// ResumeEnvironment lifts the suspension and gives every target what it has missed.
+// ResumeEnvironment ends the suspension and sends the newest state to every target.
 func (s *Service) ResumeEnvironment(ctx context.Context, p auth.Principal, tenant, name string) (EnvironmentView, error) {
 	var concerned []deploymentKey
 	out, err := s.editEnvironment(ctx, p, tenant, name, Match{}, func(tx store.Tx, _ fleet.Tenant, env fleet.Environment) error {
-		// Also when it was lifted before: settling may have been cut short then.
+		// Also if it was ended before: settling may have been interrupted then.
 		deployments, err := tx.Deployments().OfEnvironmentAllTenants(ctx, env.ID)
 		if err != nil {
 			return err
@@ -55,7 +54,7 @@ func (s *Service) ResumeEnvironment(ctx context.Context, p auth.Principal, tenan
 	return out, err
 }
 
-// DeleteEnvironment removes an environment that nothing is deployed to and that is granted to nobody.
+// DeleteEnvironment removes an environment without deployments and grants.
 func (s *Service) DeleteEnvironment(ctx context.Context, p auth.Principal, tenant, name string, match Match) error {
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		t, err := administrable(ctx, tx, p, tenant)
@@ -66,14 +65,17 @@ func (s *Service) DeleteEnvironment(ctx context.Context, p auth.Principal, tenan
 		if err != nil {
 			return err
 		}
-		if err := match.check(string(env.ID), env.Spec); err != nil {
+		if err := match.check(string(env.ID), env.SpecRevision); err != nil {
+			return err
+		}
+		if err := checkOwnerDeletes(ctx, tx, p, environmentResource(env)); err != nil {
 			return err
 		}
 		if err := checkUnused(ctx, tx, env); err != nil {
 			return err
 		}
 		if err := tx.Environments().Delete(ctx, t.ID, env.ID); errors.Is(err, store.ErrExists) {
-			return fleet.Conflict("environment %q is still in use: deployments on their way out count until their agents have deleted them", name)
+			return fleet.Conflict("environment %q is still in use: deployments that are being deleted count until their agents have deleted them", name)
 		} else if err != nil {
 			return err
 		}
@@ -81,7 +83,7 @@ func (s *Service) DeleteEnvironment(ctx context.Context, p auth.Principal, tenan
 	})
 }
 
-// checkUnused says who uses an environment. Names of other tenants' deployments are theirs alone.
+// checkUnused lists the users of an environment. Names of other tenants' deployments are not shown.
 func checkUnused(ctx context.Context, tx store.Tx, env fleet.Environment) error {
 	deployments, err := tx.Deployments().OfEnvironmentAllTenants(ctx, env.ID)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 // covers: P10
 func TestEnvironmentsAndAgentsAreManyToMany(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.enroll(t, "default", "paris", map[string]string{"region": "eu", "tier": "prod"})
 	d.enroll(t, "default", "rome", map[string]string{"region": "eu", "tier": "test"})
 	_, err := d.EnrollAgent(d.ctx, root, "default", control.EnrollAgent{
@@ -49,7 +49,7 @@ func TestEnvironmentsAndAgentsAreManyToMany(t *testing.T) {
 			t.Errorf("%s: %d targets", env, n)
 		}
 	}
-	// One agent holds the targets of all its environments.
+	// One agent has the targets of all its environments.
 	v, err := d.Agent(d.ctx, root, "default", "paris")
 	ok(t, err)
 	if v.Targets != 3 {
@@ -58,13 +58,13 @@ func TestEnvironmentsAndAgentsAreManyToMany(t *testing.T) {
 }
 
 func seenOf(v control.EnvironmentView) control.Match {
-	return control.Match{ID: string(v.ID), Spec: v.Spec}
+	return control.Match{ID: string(v.ID), SpecRevision: v.SpecRevision}
 }
 
 // covers: T4
 func TestEditedEnvironmentMovesItsTargets(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.enroll(t, "default", "paris", map[string]string{"tier": "prod"})
 	d.enroll(t, "default", "rome", nil)
 	env, err := d.CreateEnvironment(d.ctx, root, "default", control.CreateEnvironment{Name: "prod", MatchLabels: map[string]string{"tier": "prod"}})
@@ -79,7 +79,7 @@ func TestEditedEnvironmentMovesItsTargets(t *testing.T) {
 	}
 	v := edit(control.UpdateEnvironment{Agents: &[]string{"rome"}, MatchLabels: &map[string]string{}}, seenOf(env))
 	d.wantPlaces(t, "default", "web", map[string]string{"paris": "detached", "rome": "attached"})
-	if v.Spec != env.Spec+1 || v.Deployments != 1 || cmp.Diff([]string{"rome"}, v.Agents) != "" {
+	if v.SpecRevision != env.SpecRevision+1 || v.Deployments != 1 || cmp.Diff([]string{"rome"}, v.Agents) != "" {
 		t.Errorf("got %+v", v)
 	}
 	quiet := d.lastChange(t)
@@ -98,13 +98,13 @@ func TestEditedEnvironmentMovesItsTargets(t *testing.T) {
 
 func TestAgentThatIsNamedBeforeItComesBackIsKept(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.enroll(t, "default", "paris", nil)
 	d.enroll(t, "default", "rome", nil)
 	_, err := d.CreateEnvironment(d.ctx, root, "default", control.CreateEnvironment{Name: "prod", Agents: []string{"paris"}})
 	ok(t, err)
 	ok(t, d.DeleteAgent(d.ctx, root, "default", "paris", control.Match{}))
-	// The name of an agent that is gone may stay: it selects the next one of that name.
+	// The name of a deleted agent may stay: it selects the next agent with that name.
 	v, err := d.UpdateEnvironment(d.ctx, root, "default", "prod", control.UpdateEnvironment{Agents: &[]string{"paris", "rome"}}, control.Match{})
 	ok(t, err)
 	if cmp.Diff([]string{"rome"}, v.Agents) != "" || cmp.Diff([]string{"paris", "rome"}, v.Environment.Agents) != "" {
@@ -115,7 +115,7 @@ func TestAgentThatIsNamedBeforeItComesBackIsKept(t *testing.T) {
 // covers: T6
 func TestBadEnvironmentsAreRefused(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	before := d.lastChange(t)
 	for name, tc := range map[string]struct {
 		reason string
@@ -145,7 +145,7 @@ func TestBadEnvironmentsAreRefused(t *testing.T) {
 // covers: T5
 func TestEnvironmentIsDeletedWhenNothingUsesIt(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.tenant(t, "guest")
 	d.enroll(t, "default", "paris", map[string]string{"a": "b"})
 	for range 3 {
@@ -159,7 +159,7 @@ func TestEnvironmentIsDeletedWhenNothingUsesIt(t *testing.T) {
 		ok(t, err)
 		wantConflict(t, d.DeleteEnvironment(d.ctx, root, "default", "prod", control.Match{}), `grant to tenant "guest"`)
 		ok(t, d.DeleteGrant(d.ctx, root, "default", g.ID, control.Match{}))
-		if err := d.DeleteEnvironment(d.ctx, root, "default", "prod", control.Match{ID: string(env.ID), Spec: env.Spec + 7}); !errors.Is(err, control.ErrStale) {
+		if err := d.DeleteEnvironment(d.ctx, root, "default", "prod", control.Match{ID: string(env.ID), SpecRevision: env.SpecRevision + 7}); !errors.Is(err, control.ErrStale) {
 			t.Errorf("another one than the caller saw: %v", err)
 		}
 		ok(t, d.DeleteEnvironment(d.ctx, root, "default", "prod", seenOf(env)))

@@ -23,7 +23,7 @@ func evaluatedTo(commit string) func(control.DeploymentView) error {
 func TestACommitThatTouchesNothingOfADeploymentIsEvaluatedInOneWrite(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, db *testDatabase) {
-		r := newRooms(t, db, 1, control.Config{})[0]
+		r := newReplicas(t, db, 1, control.Config{})[0]
 		r.enroll(t, "paris")
 		files := map[string]string{}
 		for i := range 5 {
@@ -47,7 +47,7 @@ func TestACommitThatTouchesNothingOfADeploymentIsEvaluatedInOneWrite(t *testing.
 		news := 0
 		for _, c := range r.changesAfter(t, before) {
 			switch c {
-			case store.ChangePush:
+			case store.ChangeWake:
 			case store.ChangeRepository:
 				news++
 			default:
@@ -65,7 +65,7 @@ func TestACommitThatTouchesNothingOfADeploymentIsEvaluatedInOneWrite(t *testing.
 	})
 }
 
-func (r *room) lastChange(t *testing.T) (seq int64) {
+func (r *replica) lastChange(t *testing.T) (seq int64) {
 	t.Helper()
 	ok(t, r.store.View(t.Context(), func(tx store.Tx) (err error) {
 		seq, err = tx.Changes().Last(t.Context())
@@ -74,7 +74,7 @@ func (r *room) lastChange(t *testing.T) (seq int64) {
 	return seq
 }
 
-func (r *room) changesAfter(t *testing.T, seq int64) (kinds []store.ChangeKind) {
+func (r *replica) changesAfter(t *testing.T, seq int64) (kinds []store.ChangeKind) {
 	t.Helper()
 	ok(t, r.store.View(t.Context(), func(tx store.Tx) error {
 		changes, err := tx.Changes().AfterAllTenants(t.Context(), seq, 1000)
@@ -88,7 +88,7 @@ func (r *room) changesAfter(t *testing.T, seq int64) (kinds []store.ChangeKind) 
 
 func TestTheTimeOfALookMovesWithoutAWrite(t *testing.T) {
 	t.Parallel()
-	r := newPollingRoom(t, 20*time.Millisecond)
+	r := newPollingReplica(t, 20*time.Millisecond)
 	r.enroll(t, "paris")
 	commit := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "1")})
 	r.deploy(t, "app", "app")

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// model is what the fleet must look like, worked out without a database: whichever way it got there,
-// only who is selected now and what was there before count.
+// model computes the expected fleet without a database: only the selected agents and the previous targets
+// count, not the order of events.
 type model struct {
 	agents      map[string]*modelAgent // by tenant/name
 	envs        map[string]modelEnv    // by tenant/name
@@ -27,6 +27,7 @@ type modelDeployment struct {
 	tenant, name, env string // env is "owner/name"
 	prune, heard      bool
 	places            map[string]string // by agent, as tenant/name: attached, empty, detached, tombstone
+	held              map[string]bool   // agents that were enrolled again and have not reported: they delete nothing
 }
 
 func owner(key string) string { return key[:1] }
@@ -49,17 +50,18 @@ func (m *model) settle() {
 			}
 			selected := open && env.selects(key[2:], a.label)
 			if selected && d.places[key] == "" {
-				m.takeUp(id + " " + key)
+				m.takeUp(id, key)
 			}
 			d.move(key, selected, open)
 		}
 	}
 }
 
-// takeUp makes what a deleted agent has left that of the one that has its name now.
-func (m *model) takeUp(lost string) {
-	if i := slices.Index(m.lost, lost); i >= 0 {
+// takeUp gives the targets of a deleted agent to the agent with its name.
+func (m *model) takeUp(deployment, agent string) {
+	if i := slices.Index(m.lost, deployment+" "+agent); i >= 0 {
 		m.lost = slices.Delete(m.lost, i, i+1)
+		m.deployments[deployment].held[agent] = true
 	}
 }
 
@@ -74,14 +76,14 @@ func (d *modelDeployment) move(agent string, selected, open bool) {
 		d.places[agent] = attached
 	case was == "empty":
 		delete(d.places, agent)
-	case was == "attached" && open && d.prune:
+	case was == "attached" && open && d.prune && !d.held[agent]:
 		d.places[agent] = "tombstone"
 	case was == "attached":
 		d.places[agent] = "detached"
 	}
 }
 
-// dropAgent forgets an agent: what it had stays listed, detached.
+// dropAgent deletes an agent: its targets stay listed, detached.
 func (m *model) dropAgent(key string) {
 	delete(m.agents, key)
 	for id, d := range m.deployments {
@@ -124,7 +126,7 @@ func (m *model) clone() model {
 	}
 	for key, d := range m.deployments {
 		copied := *d
-		copied.places = maps.Clone(d.places)
+		copied.places, copied.held = maps.Clone(d.places), maps.Clone(d.held)
 		out.deployments[key] = &copied
 	}
 	return out

@@ -14,10 +14,10 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// world is a model beside the real thing.
+// world is a model with the real service.
 type world struct {
 	model
-	*desk
+	*fixture
 }
 
 const (
@@ -29,17 +29,17 @@ const (
 func TestTargetsAreWhereTheyBelongWhateverHappens(t *testing.T) {
 	t.Parallel()
 	path := blank(t)
-	d, closeDesk := openDesk(t, path)
-	first := &world{desk: d, model: model{
+	d, closeFixture := openFixture(t, path)
+	first := &world{fixture: d, model: model{
 		agents: map[string]*modelAgent{}, envs: map[string]modelEnv{}, grants: map[string]bool{}, deployments: map[string]*modelDeployment{},
 	}}
 	first.begin(t)
-	closeDesk()
+	closeFixture()
 	begun := readFile(t, path)
 	rapid.Check(t, func(rt *rapid.T) {
-		d, closeDesk := openDesk(t, copyOf(t, begun))
-		defer closeDesk()
-		w, thrown := &world{desk: d, model: first.clone()}, newDice(rt)
+		d, closeFixture := openFixture(t, copyOf(t, begun))
+		defer closeFixture()
+		w, thrown := &world{fixture: d, model: first.clone()}, newDice(rt)
 		actions := []func(*dice){
 			w.enrollAgent, w.relabel, w.deleteAgent, w.createEnv, w.editEnv, w.deleteEnv, w.grant, w.revoke,
 			w.createDeployment, w.renderOne, w.moveDeployment, w.deleteDeployment,
@@ -51,7 +51,7 @@ func TestTargetsAreWhereTheyBelongWhateverHappens(t *testing.T) {
 	})
 }
 
-// begin furnishes a world in which every action has something to do.
+// begin creates a world in which every action is possible.
 func (w *world) begin(t failer) {
 	for _, tenant := range worldTenants {
 		w.tenant(t, string(tenant))
@@ -130,7 +130,7 @@ func (w *world) line(t failer, tx store.Tx, key string, d fleet.Deployment, targ
 	return []string{fmt.Sprintf("%s on %s/%s: %s", key, agentTenant.Name, target.AgentName, got)}
 }
 
-// some draws a key; false when there is none, and the action does nothing.
+// some draws a key; false if there is none, and the action does nothing.
 func some[V any](t *dice, from map[string]V, what string) (string, bool) {
 	keys := slices.Sorted(maps.Keys(from))
 	if len(keys) == 0 {
@@ -328,7 +328,7 @@ func (w *world) createDeployment(t *dice) {
 }
 
 func (w *world) addDeployment(t failer, key, env string, prune bool) {
-	d := &modelDeployment{tenant: owner(key), name: key[2:], env: env, prune: prune, places: map[string]string{}}
+	d := &modelDeployment{tenant: owner(key), name: key[2:], env: env, prune: prune, places: map[string]string{}, held: map[string]bool{}}
 	_, err := w.CreateDeployment(w.ctx, root, d.tenant, control.CreateDeployment{
 		Name: d.name, Environment: called(env, d.tenant), Policy: &fleet.Policy{Prune: true, PruneOnDetach: prune},
 		Source: fleet.Source{RepoURL: "https://git.example.com/apps.git", Path: d.name},

@@ -8,10 +8,5 @@ const KeptEvents = keptEvents
 
 func (s *Service) Trim(ctx context.Context) { s.trim(ctx) }
 
-// Lead is lead.
-func (s *Service) Lead(ctx context.Context, name string, run func(ctx context.Context)) {
-	s.member.Lead(ctx, name, run)
-}
-
 // DoubtPollers is what happens when changes may have been missed.
 func (s *Service) DoubtPollers() { s.polling.DoubtAll() }

@@ -17,8 +17,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store/postgres/pgtest"
 )
 
-// swapDatabases has connections to one database end and lead to the other from then on, as a fail-over to a
-// standby does.
+// swapDatabases closes the connections to one database and routes new ones to the other, like a failover to a
+// standby.
 func swapDatabases(t *testing.T, one, other pgtest.Database) {
 	t.Helper()
 	config, err := pgx.ParseConfig(one.Admin)
@@ -59,7 +59,7 @@ func onURL(url string) *testDatabase {
 	}}
 }
 
-// covers: O7 (a fail-over that loses commits is noticed: everything is looked at anew)
+// covers: O7 (a fail-over that loses commits is noticed: everything is looked at again)
 func TestFailOverThatLostCommitsIsNoticed(t *testing.T) {
 	t.Parallel()
 	for reason, ahead := range map[string]int{
@@ -69,10 +69,10 @@ func TestFailOverThatLostCommitsIsNoticed(t *testing.T) {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
 			primary := pg.Database(t)
-			newRooms(t, onURL(primary.URL), 1, control.Config{})[0].kill() // it has the first tenant
+			newReplicas(t, onURL(primary.URL), 1, control.Config{})[0].kill() // it has the first tenant
 			standby := primary.Copy(t, &pgServer)
 			if ahead > 0 {
-				other := newRooms(t, onURL(standby.URL), 1, control.Config{})[0]
+				other := newReplicas(t, onURL(standby.URL), 1, control.Config{})[0]
 				for i := range ahead {
 					other.enroll(t, fmt.Sprint("other-", i))
 				}
@@ -85,7 +85,7 @@ func TestFailOverThatLostCommitsIsNoticed(t *testing.T) {
 
 func failOver(t *testing.T, primary, standby pgtest.Database) {
 	t.Helper()
-	r := newRooms(t, onURL(primary.URL), 1, control.Config{})[0]
+	r := newReplicas(t, onURL(primary.URL), 1, control.Config{})[0]
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	heard := make(chan store.Change, 1000)
@@ -135,7 +135,7 @@ func await(ctx context.Context, t *testing.T, heard <-chan store.Change, agent s
 				return c.Seq
 			}
 		case <-ctx.Done():
-			t.Fatalf("the change of agent %s is not told", agent)
+			t.Fatalf("the change of agent %s is missing", agent)
 		}
 	}
 }

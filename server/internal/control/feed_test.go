@@ -28,7 +28,7 @@ func (c *counting) View(ctx context.Context, fn func(tx store.Tx) error) error {
 var errEnough = errors.New("enough")
 
 // follow reads the feed of a tenant until it has n changes.
-func (r *room) follow(ctx context.Context, tenant string, after int64, n int) ([]store.Change, error) {
+func (r *replica) follow(ctx context.Context, tenant string, after int64, n int) ([]store.Change, error) {
 	var out []store.Change
 	err := r.Follow(ctx, admin, tenant, after, func(batch []store.Change) error {
 		if out = append(out, batch...); len(out) >= n {
@@ -43,10 +43,11 @@ func (r *room) follow(ctx context.Context, tenant string, after int64, n int) ([
 }
 
 // covers: T7
+// defect: B5
 func TestFeedResumesFromAnyCursorWithoutLoss(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, db *testDatabase) {
-		r := newRooms(t, db, 1, control.Config{})[0]
+		r := newReplicas(t, db, 1, control.Config{})[0]
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		for _, name := range []string{"a", "b", "c"} {
@@ -78,13 +79,13 @@ func TestFeedResumesFromAnyCursorWithoutLoss(t *testing.T) {
 	})
 }
 
-// What was committed before the server started is in the database alone, and joins up with what comes.
+// Changes from before the start of the server are only in the database, and join the later ones.
 func TestFeedGoesOnFromBeforeTheServerStarted(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, db *testDatabase) {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
-		before := newRooms(t, db, 1, control.Config{})[0]
+		before := newReplicas(t, db, 1, control.Config{})[0]
 		for _, tenant := range []string{"a", "b"} {
 			if _, err := before.CreateTenant(ctx, admin, control.CreateTenant{Name: tenant}); err != nil {
 				t.Fatal(err)
@@ -99,7 +100,7 @@ func TestFeedGoesOnFromBeforeTheServerStarted(t *testing.T) {
 			counted.Store = opened(t)
 			return counted
 		}
-		r := newRooms(t, db, 1, control.Config{})[0]
+		r := newReplicas(t, db, 1, control.Config{})[0]
 		agents, ready := make(chan string, 10), make(chan struct{})
 		go func() {
 			defer close(agents)
@@ -137,7 +138,7 @@ func TestFeedGoesOnFromBeforeTheServerStarted(t *testing.T) {
 	})
 }
 
-// Many who follow cost one query per commit, and those who are not concerned are not even woken.
+// Many followers cost one query per commit, and unaffected ones are not woken.
 func TestFollowersShareOneReader(t *testing.T) {
 	t.Parallel()
 	db := newSQLite(t)
@@ -147,7 +148,7 @@ func TestFollowersShareOneReader(t *testing.T) {
 		counted.Store = opened(t)
 		return counted
 	}
-	r := newRooms(t, db, 1, control.Config{})[0]
+	r := newReplicas(t, db, 1, control.Config{})[0]
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	const followers, commits = 200, 50
@@ -191,11 +192,11 @@ func TestFollowersShareOneReader(t *testing.T) {
 	}
 }
 
-// A follower whose tenant is silent is not lost when what others did was trimmed away.
+// A follower of a silent tenant is not lost when changes of others were trimmed.
 func TestSilentFollowerOutlivesATrim(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, db *testDatabase) {
-		r := newRooms(t, db, 1, control.Config{})[0]
+		r := newReplicas(t, db, 1, control.Config{})[0]
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		for _, name := range []string{"loud", "silent"} {
@@ -247,7 +248,7 @@ func TestSilentFollowerOutlivesATrim(t *testing.T) {
 		if err := <-got; !errors.Is(err, errEnough) {
 			t.Errorf("following: %v", err)
 		}
-		// Who comes with an old cursor is told that something is missing.
+		// A follower with an old cursor gets an error about missing records.
 		if err := r.Follow(ctx, admin, "silent", 1, func([]store.Change) error { return nil }); !errors.Is(err, changefeed.ErrCursorLost) {
 			t.Errorf("with an old cursor: %v", err)
 		}
@@ -255,6 +256,7 @@ func TestSilentFollowerOutlivesATrim(t *testing.T) {
 }
 
 // covers: T7
+// defect: B5
 func TestFeedGoesOnWhenTheDatabaseWasAway(t *testing.T) {
 	t.Parallel()
 	db := newSQLite(t)
@@ -264,7 +266,7 @@ func TestFeedGoesOnWhenTheDatabaseWasAway(t *testing.T) {
 		flaky.Store = opened(t)
 		return flaky
 	}
-	r := newRooms(t, db, 1, control.Config{})[0]
+	r := newReplicas(t, db, 1, control.Config{})[0]
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	ready, got := make(chan struct{}), make(chan int, 1)
@@ -295,7 +297,7 @@ func TestFeedGoesOnWhenTheDatabaseWasAway(t *testing.T) {
 	}
 	testkit.Eventually(t, patience, func(context.Context) error {
 		if flaky.refused.Load() == 0 {
-			return errors.New("nobody has tried to read")
+			return errors.New("there was no read")
 		}
 		return nil
 	})

@@ -11,19 +11,19 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// maxReason bounds what a person may say about a suspension.
+// maxReason limits the reason of a suspension.
 const maxReason = 1000
 
-// settleChunk is how many deployments are settled in one transaction after a suspension was lifted:
-// the writer is never held for long, however large the fleet is.
+// settleChunk is how many deployments are settled in one transaction after a suspension: the writer is never
+// blocked for long, even in a large fleet.
 const settleChunk = 100
 
-// suspension is one by p, from now on.
+// suspension returns a suspension by p from now on.
 func (s *Service) suspension(p auth.Principal, reason string) fleet.Suspension {
 	return fleet.Suspension{At: s.cfg.Now(), By: p.Name, Reason: reason}
 }
 
-// suspended is was, or a new suspension by p if that would say something else.
+// suspended returns was, or a new suspension by p if its reason differs.
 func (s *Service) suspended(was fleet.Suspension, p auth.Principal, reason string) (fleet.Suspension, bool) {
 	if was.Active() && was.Reason == reason {
 		return was, false
@@ -38,7 +38,7 @@ func checkReason(reason string) error {
 	return nil
 }
 
-// Fleet sums up the whole fleet, for fleet admins.
+// Fleet returns the state of the whole fleet, for fleet admins.
 func (s *Service) Fleet(ctx context.Context, p auth.Principal) (FleetView, error) {
 	var out FleetView
 	if err := fleetAdmin(p); err != nil {
@@ -54,7 +54,7 @@ func (s *Service) Fleet(ctx context.Context, p auth.Principal) (FleetView, error
 		}
 		for _, t := range tenants {
 			if err := out.add(ctx, tx, t.ID); err != nil {
-				return fmt.Errorf("counting what tenant %q has: %w", t.Name, err)
+				return fmt.Errorf("counting the resources of tenant %q: %w", t.Name, err)
 			}
 		}
 		return nil
@@ -84,7 +84,7 @@ func (v *FleetView) add(ctx context.Context, tx store.Tx, tenant fleet.TenantID)
 	return err
 }
 
-// Freeze stops everything new from being sent anywhere. What runs goes on and is healed.
+// Freeze suspends the whole fleet. Running workloads are not affected, and drift is corrected.
 func (s *Service) Freeze(ctx context.Context, p auth.Principal, reason string) (fleet.Settings, error) {
 	if err := fleetAdmin(p); err != nil {
 		return fleet.Settings{}, err
@@ -109,7 +109,7 @@ func (s *Service) Freeze(ctx context.Context, p auth.Principal, reason string) (
 	return out, err
 }
 
-// Unfreeze lifts the freeze and gives every target what it has missed.
+// Unfreeze ends the freeze and sends the newest state to every target.
 func (s *Service) Unfreeze(ctx context.Context, p auth.Principal) (fleet.Settings, error) {
 	if err := fleetAdmin(p); err != nil {
 		return fleet.Settings{}, err
@@ -128,19 +128,19 @@ func (s *Service) Unfreeze(ctx context.Context, p auth.Principal) (fleet.Setting
 	if err != nil {
 		return out, err
 	}
-	return out, s.settleFleet(ctx) // also when it was lifted before: settling may have been cut short then
+	return out, s.settleFleet(ctx) // also if it was ended before: settling may have been interrupted then
 }
 
 // settleFleet settles every deployment, tenant by tenant.
 func (s *Service) settleFleet(ctx context.Context) error {
-	ctx = context.WithoutCancel(ctx) // a caller who leaves does not keep the rest from being told
+	ctx = context.WithoutCancel(ctx) // the work continues if the caller disconnects
 	var tenants []fleet.Tenant
 	err := s.store.View(ctx, func(tx store.Tx) (err error) {
 		tenants, err = listing.Tenants(ctx, tx)
 		return err
 	})
 	for _, t := range tenants {
-		err = errors.Join(err, s.settleTenant(ctx, t.ID)) // one that fails holds up no other
+		err = errors.Join(err, s.settleTenant(ctx, t.ID)) // a failure does not affect the others
 	}
 	return err
 }
@@ -178,7 +178,7 @@ func (s *Service) settleTenant(ctx context.Context, tenant fleet.TenantID) error
 	return s.settleAll(ctx, concerned)
 }
 
-// deploymentKey is enough to find a deployment again in a later transaction.
+// deploymentKey identifies a deployment in a later transaction.
 type deploymentKey struct {
 	tenant fleet.TenantID
 	id     fleet.DeploymentID
@@ -194,8 +194,8 @@ func keysOf(deployments []fleet.Deployment) []deploymentKey {
 	return out
 }
 
-// settleAll settles deployments, some at a time. It goes on when the caller has gone away: a lift that
-// was committed has to arrive everywhere.
+// settleAll settles deployments in chunks. It continues if the caller disconnects: a committed resume must
+// reach all targets.
 func (s *Service) settleAll(ctx context.Context, keys []deploymentKey) error {
 	ctx = context.WithoutCancel(ctx)
 	var failed error
@@ -205,7 +205,7 @@ func (s *Service) settleAll(ctx context.Context, keys []deploymentKey) error {
 		if s.settleTogether(ctx, chunk) == nil {
 			continue
 		}
-		for _, key := range chunk { // one by one, so that one that fails holds up no other
+		for _, key := range chunk { // one by one, so that a failure does not affect the others
 			failed = errors.Join(failed, s.settleTogether(ctx, []deploymentKey{key}))
 		}
 	}

@@ -11,15 +11,15 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Git is what control needs from a source of commits.
+// Git is the source of commits.
 type Git interface {
-	// CheckURL returns the form of url that is stored, or why it is refused.
+	// CheckURL returns the stored form of url, or an error.
 	CheckURL(url string) (string, error)
 	Fetch(ctx context.Context, a gitsource.Access, revisions []string) (map[string]gitsource.Ref, error)
 	Tree(ctx context.Context, a gitsource.Access, commit string) (filetree.Tree, error)
 }
 
-// repositories is what the workers of repositories ask of the use-cases; see package reposync.
+// repositories implements the interface of reposync with the use cases.
 type repositories struct{ s *Service }
 
 func (r repositories) Access(ctx context.Context, repo fleet.Repository) (gitsource.Access, error) {
@@ -44,12 +44,12 @@ func (r repositories) CheckSpec(ctx context.Context, tx store.Tx, d fleet.Deploy
 	return r.s.placer.CheckQuota(ctx, tx, t, *next)
 }
 
-// reseal seals the secrets of credentials under the newest key, once.
+// reseal encrypts the secrets of credentials with the newest key, once.
 func (s *Service) reseal(ctx context.Context) error {
 	if n, err := s.ResealCredentials(ctx); err != nil && ctx.Err() == nil {
-		s.cfg.Log.Error("sealing credentials under the newest key", obs.KeyError, err)
+		s.cfg.Log.Error("encrypting credentials with the newest key", obs.KeyError, err)
 	} else if n > 0 {
-		s.cfg.Log.Info("sealed credentials under the newest key", "credentials", n)
+		s.cfg.Log.Info("encrypted credentials with the newest key", "credentials", n)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// GrantView is a grant as one of its two tenants sees it.
+// GrantView is a grant for one of its two tenants.
 type GrantView struct {
 	fleet.Grant
 	Received bool
@@ -27,9 +27,9 @@ const (
 	GrantsReceived = "received"
 )
 
-// Grants lists the grants that a tenant has given, by environment and grantee, and then those that it was
-// given, by environment and owner. A page begins after the grant AfterID, "environment/other tenant", of
-// the half After.
+// Grants lists the grants that a tenant has given, by environment and grantee, and then those that it has
+// received, by environment and owner. A page starts after the grant AfterID, "environment/other tenant", of the
+// half After.
 func (s *Service) Grants(ctx context.Context, p auth.Principal, tenant string, page store.Page) ([]GrantView, error) {
 	var out []GrantView
 	err := s.store.View(ctx, func(tx store.Tx) error {
@@ -62,7 +62,7 @@ func (s *Service) Grants(ctx context.Context, p auth.Principal, tenant string, p
 	return out, err
 }
 
-// Grant returns one grant that a tenant has given or was given.
+// Grant returns one grant that a tenant has given or received.
 func (s *Service) Grant(ctx context.Context, p auth.Principal, tenant string, id fleet.GrantID) (GrantView, error) {
 	var out GrantView
 	err := s.store.View(ctx, func(tx store.Tx) error {
@@ -80,8 +80,8 @@ func (s *Service) Grant(ctx context.Context, p auth.Principal, tenant string, id
 	return out, err
 }
 
-// CreateGrant lets another tenant deploy to an environment, within limits. Deployments that were there
-// by an earlier grant are taken up again.
+// CreateGrant lets another tenant deploy to an environment, within limits. Deployments of an earlier grant are
+// attached again.
 func (s *Service) CreateGrant(ctx context.Context, p auth.Principal, tenant string, req CreateGrant) (fleet.Grant, error) {
 	terms, err := checkTerms(UpdateGrant{req.Limits, &req.ServiceAccount})
 	if err != nil {
@@ -125,15 +125,15 @@ func (s *Service) CreateGrant(ctx context.Context, p auth.Principal, tenant stri
 	return out, nil
 }
 
-// granteeOf finds the tenant that a grant is for. Whoever may not see a tenant is answered as if it did not exist: otherwise
-// grants would tell which tenants there are.
+// granteeOf finds the tenant of a grant. A tenant that the caller may not see is reported as missing: otherwise
+// grants would reveal the names of tenants.
 func granteeOf(ctx context.Context, tx store.Tx, p auth.Principal, t fleet.Tenant, name string) (fleet.Tenant, error) {
 	grantee, err := readable(ctx, tx, p, name)
 	if errors.Is(err, store.ErrNotFound) || errors.Is(err, auth.ErrForbidden) {
-		return fleet.Tenant{}, fleet.Invalid("grantee", "there is no tenant %q that you may see: a grant is made by somebody who has a role in both tenants, or by a fleet admin", name)
+		return fleet.Tenant{}, fleet.Invalid("grantee", "there is no tenant %q that you may see: a grant requires a role in both tenants, or the fleet-admin role", name)
 	}
 	if err == nil && grantee.ID == t.ID {
-		return fleet.Tenant{}, fleet.Invalid("grantee", "the environment is tenant %q's own already", name)
+		return fleet.Tenant{}, fleet.Invalid("grantee", "tenant %q owns the environment already", name)
 	}
 	return grantee, err
 }
@@ -150,12 +150,12 @@ func checkTerms(terms UpdateGrant) (UpdateGrant, error) {
 	return terms, fleet.CheckServiceAccount("serviceAccount", *terms.ServiceAccount)
 }
 
-// placeGrant places the grantee's deployments in the environment of a grant.
+// placeGrant places the deployments of the grantee in the environment of a grant.
 func (s *Service) placeGrant(ctx context.Context, tx store.Tx, env fleet.Environment, g fleet.Grant) error {
 	return s.placer.PlaceWithin(ctx, tx, env, func(d fleet.Deployment) bool { return d.TenantID == g.Grantee })
 }
 
-// auditGrant records a grant at both tenants: it is a door between them.
+// auditGrant records a grant in both tenants, because it affects both.
 func (s *Service) auditGrant(ctx context.Context, tx store.Tx, p auth.Principal, action string, g fleet.Grant) error {
 	detail := fmt.Sprintf("to tenant %s; namespaces: %s; kinds: %s", g.GranteeName, listWords(g.Limits.Namespaces, "all"), listWords(g.Limits.Kinds, "all"))
 	if g.ServiceAccount != "" {
@@ -169,7 +169,7 @@ func (s *Service) auditGrant(ctx context.Context, tx store.Tx, p auth.Principal,
 	return s.audit(ctx, tx, p, e)
 }
 
-// UpdateGrant replaces the terms. They hold at once, for what is there already too.
+// UpdateGrant replaces the terms. They apply immediately, also to existing targets.
 func (s *Service) UpdateGrant(ctx context.Context, p auth.Principal, tenant string, id fleet.GrantID, terms UpdateGrant, match Match) (fleet.Grant, error) {
 	terms, err := checkTerms(terms)
 	if err != nil {
@@ -215,15 +215,15 @@ func (s *Service) UpdateGrant(ctx context.Context, p auth.Principal, tenant stri
 	return out, nil
 }
 
-// renewTargets gives the targets of a grant a new version, so that their agents hear of its terms even
-// when nothing else is new, or may be sent.
+// renewTargets gives the targets of a grant a new version, so that their agents get its terms even if nothing
+// else is new, or may be sent.
 func (s *Service) renewTargets(ctx context.Context, tx store.Tx, g fleet.Grant) error {
 	targets, err := tx.Targets().OfGrantAllTenants(ctx, g.ID)
 	if err != nil {
 		return err
 	}
 	for _, t := range targets {
-		if placement.HasLeft(t) || t.Desired.Digest == "" || s.planner.Ahead(t) { // the last hears of it once its source was read anew
+		if placement.HasLeft(t) || t.Desired.Digest == "" || s.planner.Ahead(t) { // the last one gets it after its source is read again
 			continue
 		}
 		again := t.Desired
@@ -235,8 +235,7 @@ func (s *Service) renewTargets(ctx context.Context, tx store.Tx, g fleet.Grant) 
 	return nil
 }
 
-// ownGrant finds a grant that the tenant has given and p may change. One that it was given is only to
-// be read.
+// ownGrant finds a grant that the tenant has given and p may change. A received one is read-only.
 func ownGrant(ctx context.Context, tx store.Tx, p auth.Principal, tenant string, id fleet.GrantID) (fleet.Grant, error) {
 	t, err := administrable(ctx, tx, p, tenant)
 	if err != nil {
@@ -244,7 +243,7 @@ func ownGrant(ctx context.Context, tx store.Tx, p auth.Principal, tenant string,
 	}
 	g, err := tx.Grants().Get(ctx, t.ID, id)
 	if err == nil && g.TenantID != t.ID {
-		return fleet.Grant{}, fmt.Errorf("grant %q was given to tenant %q by another one, which alone can change it: %w", id, tenant, auth.ErrForbidden)
+		return fleet.Grant{}, fmt.Errorf("grant %q was received by tenant %q; only the owner can change it: %w", id, tenant, auth.ErrForbidden)
 	}
 	if err != nil {
 		return fleet.Grant{}, fmt.Errorf("grant %q: %w", id, err)
@@ -252,8 +251,8 @@ func ownGrant(ctx context.Context, tx store.Tx, p auth.Principal, tenant string,
 	return g, nil
 }
 
-// DeleteGrant revokes a grant. The targets that were there by it are detached: nothing more is synced,
-// and nothing is deleted. Deletions that were asked for before go on.
+// DeleteGrant revokes a grant. Its targets are detached: nothing more is synced, and nothing is deleted.
+// Earlier deletions continue.
 func (s *Service) DeleteGrant(ctx context.Context, p auth.Principal, tenant string, id fleet.GrantID, match Match) error {
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		g, err := ownGrant(ctx, tx, p, tenant, id)
@@ -279,7 +278,7 @@ func (s *Service) DeleteGrant(ctx context.Context, p auth.Principal, tenant stri
 	})
 }
 
-// release parts a target from the grant that it was there by.
+// release detaches a target from its grant.
 func (s *Service) release(ctx context.Context, tx store.Tx, t fleet.Target, environment string) error {
 	if placement.HasLeft(t) {
 		t.GrantID = ""

@@ -14,9 +14,9 @@ import (
 )
 
 // hosted is a tenant "host" with an agent, a tenant "guest", and a grant between them.
-func hosted(t *testing.T, limits fleet.Limits) (*desk, fleet.Grant) {
+func hosted(t *testing.T, limits fleet.Limits) (*fixture, fleet.Grant) {
 	t.Helper()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.tenant(t, "host")
 	d.tenant(t, "guest")
 	d.enroll(t, "host", "paris", nil)
@@ -86,7 +86,7 @@ func TestWhatIsBeyondAGrantIsRefusedAtTheServer(t *testing.T) {
 	if d.lastChange(t) != quiet {
 		t.Error("the same limits twice are a change")
 	}
-	// Narrower again: the agent hears of it, and refuses what it has.
+	// Narrower again: the agent gets the limits, and refuses what it has.
 	_, err = d.UpdateGrant(d.ctx, root, "host", g.ID, control.UpdateGrant{Limits: fleet.Limits{Kinds: []string{"Secret"}}}, control.Match{})
 	ok(t, err)
 	narrowed := d.targets(t, "guest", "web")["paris"]
@@ -94,14 +94,14 @@ func TestWhatIsBeyondAGrantIsRefusedAtTheServer(t *testing.T) {
 		t.Errorf("got %+v", narrowed.Desired)
 	}
 	if narrowed.Desired.Tombstone || narrowed.Desired.Detached {
-		t.Errorf("something would be deleted or let go: %+v", narrowed.Desired)
+		t.Errorf("something would be deleted or detached: %+v", narrowed.Desired)
 	}
 }
 
 // covers: T10
 func TestEnvironmentThatIsNotGrantedDoesNotExist(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.tenant(t, "host")
 	d.tenant(t, "guest")
 	var problems []string
@@ -157,7 +157,7 @@ func TestGrantIsTheOwnersAlone(t *testing.T) {
 	}
 }
 
-// Deletions that were asked for before the grant was revoked still arrive; the grant does not wait.
+// Deletions that were requested before the grant was revoked are still executed; the grant does not wait.
 func TestRevokedGrantLeavesTombstonesOnTheirWay(t *testing.T) {
 	t.Parallel()
 	d, g := hosted(t, fleet.Limits{})
@@ -209,7 +209,7 @@ func TestAGrantMaySayWhoItIsAppliedAs(t *testing.T) {
 	before := desired()
 	set("guests/deployer")
 	if got := desired(); got.Policy.ServiceAccount != "guests/deployer" || got.Version.Compare(before.Version) <= 0 {
-		t.Fatalf("the agent does not hear of it: %+v", got)
+		t.Fatalf("the agent does not get it: %+v", got)
 	}
 	if policy := mustView(t, d, "guest", "web").Policy; policy.ServiceAccount != "kube-system/root" {
 		t.Errorf("what the guest wrote became %q", policy.ServiceAccount)
@@ -222,7 +222,7 @@ func TestAGrantMaySayWhoItIsAppliedAs(t *testing.T) {
 	}
 	wantInvalid(t, result(d.UpdateGrant(d.ctx, root, "host", g.ID, control.UpdateGrant{ServiceAccount: ptr("nobody")}, control.Match{})), "serviceAccount")
 
-	// It holds while the guest is suspended, for what comes after, and for the deletion.
+	// It applies while the guest is suspended, to later states, and to the deletion.
 	_, err = d.SuspendTenant(d.ctx, root, "guest", "x")
 	ok(t, err)
 	set("guests/other")
@@ -244,7 +244,7 @@ func TestAGrantMaySayWhoItIsAppliedAs(t *testing.T) {
 	}
 }
 
-func mustView(t *testing.T, d *desk, tenant, name string) control.DeploymentView {
+func mustView(t *testing.T, d *fixture, tenant, name string) control.DeploymentView {
 	t.Helper()
 	v, err := d.Deployment(d.ctx, root, tenant, name)
 	ok(t, err)
@@ -254,7 +254,7 @@ func mustView(t *testing.T, d *desk, tenant, name string) control.DeploymentView
 // covers: T1 (a grant does not tell which tenants there are)
 func TestGrantsDoNotTellWhichTenantsThereAre(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	for _, name := range []string{"host", "hidden"} {
 		_, err := d.CreateTenant(d.ctx, root, control.CreateTenant{Name: name})
 		ok(t, err)
@@ -269,6 +269,6 @@ func TestGrantsDoNotTellWhichTenantsThereAre(t *testing.T) {
 		answers = append(answers, strings.ReplaceAll(err.Error(), grantee, "NAME"))
 	}
 	if answers[0] != answers[1] {
-		t.Errorf("a tenant that is there is told apart: %q", answers)
+		t.Errorf("an existing tenant is distinguishable: %q", answers)
 	}
 }

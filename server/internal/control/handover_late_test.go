@@ -16,7 +16,7 @@ import (
 )
 
 // keeps asserts that a deployment hands object two over, for a reason.
-func (r *room) keeps(t *testing.T, name string, reason fleet.HandOverReason) {
+func (r *replica) keeps(t *testing.T, name string, reason fleet.Reason) {
 	t.Helper()
 	got, err := r.handsOver(t.Context(), name)
 	ok(t, err)
@@ -29,7 +29,7 @@ func (r *room) keeps(t *testing.T, name string, reason fleet.HandOverReason) {
 }
 
 // brokenMove pushes a commit that moves object two from a to b, which cannot be read.
-func (r *room) brokenMove(t *testing.T) string {
+func (r *replica) brokenMove(t *testing.T) string {
 	t.Helper()
 	commit := r.push(t, map[string]string{"a/two.yaml": gitserver.Deleted, "b/two.yaml": configMap("two", "1"), "b/broken.yaml": "kind: ["})
 	r.await(t, "a", atCommit(commit))
@@ -40,25 +40,27 @@ func (r *room) brokenMove(t *testing.T) string {
 // covers: A14
 func TestADeploymentThatComesLaterToACommitKeepsWhatABrokenOneMayWant(t *testing.T) {
 	t.Parallel()
-	for name, late := range map[string]struct{ before, after func(t *testing.T, r *room) }{
+	for name, late := range map[string]struct {
+		before, after func(t *testing.T, r *replica)
+	}{
 		"suspended": {
-			func(t *testing.T, r *room) {
+			func(t *testing.T, r *replica) {
 				t.Helper()
 				_, err := r.SuspendDeployment(t.Context(), admin, "default", "a", "incident")
 				ok(t, err)
 			},
-			func(t *testing.T, r *room) {
+			func(t *testing.T, r *replica) {
 				t.Helper()
 				_, err := r.ResumeDeployment(t.Context(), admin, "default", "a")
 				ok(t, err)
 			},
 		},
 		"manual": {
-			func(t *testing.T, r *room) {
+			func(t *testing.T, r *replica) {
 				t.Helper()
 				r.editPolicy(t, "a", func(p *fleet.Policy) { p.Manual = true })
 			},
-			func(t *testing.T, r *room) {
+			func(t *testing.T, r *replica) {
 				t.Helper()
 				_, err := r.CreateRun(t.Context(), admin, "default", "a", control.CreateRun{})
 				ok(t, err)
@@ -67,13 +69,13 @@ func TestADeploymentThatComesLaterToACommitKeepsWhatABrokenOneMayWant(t *testing
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRooms(t, newSQLite(t), 1, control.Config{})[0]
+			r := newReplicas(t, newSQLite(t), 1, control.Config{})[0]
 			r.moved(t)
 			late.before(t, r)
 			commit := r.brokenMove(t)
 			late.after(t, r)
 			r.await(t, "a", everyTargetAt(commit))
-			r.keeps(t, "a", fleet.HandOverNotEvaluated)
+			r.keeps(t, "a", fleet.ReasonNotEvaluated)
 		})
 	}
 }
@@ -83,17 +85,17 @@ func TestADeploymentThatComesLaterToACommitKeepsWhatABrokenOneMayWant(t *testing
 // covers: A14
 func TestADeploymentThatIsMendedKeepsWhatABrokenOneMayWant(t *testing.T) {
 	t.Parallel()
-	r := newRooms(t, newSQLite(t), 1, control.Config{})[0]
+	r := newReplicas(t, newSQLite(t), 1, control.Config{})[0]
 	r.moved(t)
 	r.push(t, map[string]string{"a/broken.yaml": "kind: [", "a/two.yaml": gitserver.Deleted, "b/two.yaml": configMap("two", "1"), "b/broken.yaml": "kind: ["})
 	r.await(t, "a", saying("broken.yaml"))
 	r.await(t, "b", saying("broken.yaml"))
 	commit := r.push(t, map[string]string{"a/broken.yaml": gitserver.Deleted})
 	r.await(t, "a", everyTargetAt(commit))
-	r.keeps(t, "a", fleet.HandOverNotEvaluated)
+	r.keeps(t, "a", fleet.ReasonNotEvaluated)
 	commit = r.push(t, map[string]string{"b/broken.yaml": gitserver.Deleted})
 	r.await(t, "b", everyTargetAt(commit))
-	r.keeps(t, "a", fleet.HandOverNotTaken)
+	r.keeps(t, "a", fleet.ReasonHandOverPending)
 }
 
 // b cannot be built before the commit already, and the commit changes what b has not come to read.
@@ -101,7 +103,7 @@ func TestADeploymentThatIsMendedKeepsWhatABrokenOneMayWant(t *testing.T) {
 // covers: A14
 func TestABrokenDeploymentThatACommitTouchesMayWantWhatItRemoves(t *testing.T) {
 	t.Parallel()
-	r, _ := newBuildingRoom(t)
+	r, _ := newBuildingReplica(t)
 	paris := r.enroll(t, "paris")
 	commit := r.push(t, map[string]string{
 		"a/one.yaml": configMap("one", "1"), "a/two.yaml": configMap("two", "1"), "c/one.yaml": configMap("c-one", "1"), "c/gone.yaml": configMap("c-gone", "1"),
@@ -120,15 +122,15 @@ func TestABrokenDeploymentThatACommitTouchesMayWantWhatItRemoves(t *testing.T) {
 		"b/second/kustomization.yaml": "resources: [cm.yaml, two.yaml]\n", "b/second/two.yaml": configMap("two", "1"),
 	})
 	r.await(t, "a", everyTargetAt(commit))
-	r.keeps(t, "a", fleet.HandOverNotEvaluated)
+	r.keeps(t, "a", fleet.ReasonNotEvaluated)
 }
 
-// A broken deployment that a commit does not touch holds up nobody.
+// A broken deployment that a commit does not affect delays no other.
 //
 // covers: A14
 func TestABrokenDeploymentThatACommitDoesNotTouchKeepsNothing(t *testing.T) {
 	t.Parallel()
-	r := newRooms(t, newSQLite(t), 1, control.Config{})[0]
+	r := newReplicas(t, newSQLite(t), 1, control.Config{})[0]
 	r.moved(t)
 	r.push(t, map[string]string{"b/broken.yaml": "kind: ["})
 	r.await(t, "b", saying("broken.yaml"))
@@ -142,7 +144,7 @@ func TestABrokenDeploymentThatACommitDoesNotTouchKeepsNothing(t *testing.T) {
 // covers: A14, F2
 func TestAMistakeInAFileKeepsWhatItsDeploymentsMayWant(t *testing.T) {
 	t.Parallel()
-	r := newRooms(t, newSQLite(t), 1, control.Config{})[0]
+	r := newReplicas(t, newSQLite(t), 1, control.Config{})[0]
 	r.enroll(t, "paris")
 	commit := r.push(t, map[string]string{
 		kedgeFile("paris"): declares("a"), "a/one.yaml": configMap("one", "1"), "a/two.yaml": configMap("two", "1"),
@@ -153,11 +155,11 @@ func TestAMistakeInAFileKeepsWhatItsDeploymentsMayWant(t *testing.T) {
 		kedgeFile("paris"): declares("a", "b") + "mistake: true\n", "a/two.yaml": gitserver.Deleted, "b/two.yaml": configMap("two", "1"),
 	})
 	r.await(t, "paris.a", everyTargetAt(commit))
-	r.keeps(t, "paris.a", fleet.HandOverCommitNotEvaluated)
+	r.keeps(t, "paris.a", fleet.ReasonCommitNotEvaluated)
 	r.push(t, map[string]string{kedgeFile("paris"): declares("a", "b")})
 	testkit.Eventually(t, patience, func(ctx context.Context) error {
 		got, err := r.handsOver(ctx, "paris.a")
-		if err == nil && (len(got) != 1 || !strings.HasPrefix(got[0], string(fleet.HandOverNotTaken))) {
+		if err == nil && (len(got) != 1 || !strings.HasPrefix(got[0], string(fleet.ReasonHandOverPending))) {
 			err = fmt.Errorf("a hands over %q, want object two for b", got)
 		}
 		return err
@@ -169,7 +171,7 @@ func TestAMistakeInAFileKeepsWhatItsDeploymentsMayWant(t *testing.T) {
 // covers: A14
 func TestADeploymentThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.enroll(t, "paris")
 	lib, err := r.git.CreateHosted("lib")
 	ok(t, err)
@@ -190,10 +192,10 @@ func TestADeploymentThatCannotBeReadHoldsUpNoOther(t *testing.T) {
 	r.awaitProblem(t, "repository not found or not readable")
 	second := r.push(t, map[string]string{"a/two.yaml": gitserver.Deleted, "a/one.yaml": configMap("one", "2")})
 	r.await(t, "a", everyTargetAt(second))
-	r.keeps(t, "a", fleet.HandOverNotEvaluated)
+	r.keeps(t, "a", fleet.ReasonNotEvaluated)
 }
 
-func (r *room) desiredVersion(t *testing.T, id fleet.TargetID) fleet.Version {
+func (r *replica) desiredVersion(t *testing.T, id fleet.TargetID) fleet.Version {
 	t.Helper()
 	var out fleet.Version
 	ok(t, r.store.View(t.Context(), func(tx store.Tx) error {
@@ -211,7 +213,7 @@ func (r *room) desiredVersion(t *testing.T, id fleet.TargetID) fleet.Version {
 // covers: A14
 func TestWhatADeletedDeploymentKeepsForAnotherOneCanBeConfirmed(t *testing.T) {
 	t.Parallel()
-	r := newRooms(t, newSQLite(t), 1, control.Config{})[0]
+	r := newReplicas(t, newSQLite(t), 1, control.Config{})[0]
 	paris := r.enroll(t, "paris")
 	commit := r.push(t, map[string]string{"x/one.yaml": configMap("one", "1"), "x/two.yaml": configMap("two", "1")})
 	r.deploy(t, "a", "x")
@@ -250,12 +252,12 @@ func TestWhatADeletedDeploymentKeepsForAnotherOneCanBeConfirmed(t *testing.T) {
 	}
 }
 
-// To delete a deployment is no commit: it waits for no other one that is broken.
+// Deleting a deployment is not a commit: it waits for no other broken one.
 //
 // covers: A14
 func TestADeletedDeploymentKeepsNothingForABrokenOne(t *testing.T) {
 	t.Parallel()
-	r := newRooms(t, newSQLite(t), 1, control.Config{})[0]
+	r := newReplicas(t, newSQLite(t), 1, control.Config{})[0]
 	r.moved(t)
 	r.push(t, map[string]string{"b/broken.yaml": "kind: ["})
 	r.await(t, "b", saying("broken.yaml"))

@@ -10,8 +10,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Webhook tells what the Git host of a repository has to be told. It is asked for by name and never
-// part of a listing: who knows it can make the server look at the repository.
+// Webhook returns the webhook settings for the Git host of a repository. They are never part of a listing: with
+// them, anyone can make the server read the repository.
 func (s *Service) Webhook(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID) (Webhook, error) {
 	err := s.store.View(ctx, func(tx store.Tx) error {
 		t, err := administrable(ctx, tx, p, tenant)
@@ -39,12 +39,12 @@ func (s *Service) WebhookSecret(ctx context.Context, id fleet.RepositoryID) (str
 	return s.webhookSecret(id), nil
 }
 
-// maxRef bounds what is recorded of a push.
+// maxRef limits the length of a ref of a push.
 const maxRef = 255
 
-// Push says that refs of a repository may have moved; none, or "" among them, means any. The caller has
-// checked the signature. It goes through the store, so that it reaches the replica that reads the
-// repository, and in one piece, so that this is woken once.
+// Push records that refs of a repository may have moved; none, or "" among them, means any. The caller has
+// checked the signature. It goes through the store, so that it reaches the replica that leads the repository,
+// and in one record, so that the replica wakes once.
 func (s *Service) Push(ctx context.Context, id fleet.RepositoryID, refs ...string) error {
 	odd := func(ref string) bool { return ref == "" || len(ref) > maxRef || strings.ContainsRune(ref, 0) }
 	if len(refs) == 0 || slices.ContainsFunc(refs, odd) {
@@ -56,7 +56,7 @@ func (s *Service) Push(ctx context.Context, id fleet.RepositoryID, refs ...strin
 			return err
 		}
 		for _, ref := range refs {
-			if err := tx.Changes().RecordPush(ctx, repo.TenantID, repo.ID, ref); err != nil {
+			if err := tx.Changes().WakeRepository(ctx, repo.TenantID, repo.ID, store.Wake{Reason: store.WakePush, Ref: ref}); err != nil {
 				return err
 			}
 		}

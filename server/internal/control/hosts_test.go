@@ -13,7 +13,7 @@ import (
 
 const tooManyRequests = 429
 
-// Whatever a tenant does leaves a host alone that has asked for it.
+// A tenant cannot make the server contact a host that demanded a pause.
 func TestEverythingThatReadsGitLeavesAHostAlone(t *testing.T) {
 	t.Parallel()
 	r := imaged(t, map[string]string{"app/pod.yaml": podYAML("a", "nginx:1.0")}, fleet.Source{Path: "app", Kind: fleet.SourcePlain})
@@ -45,7 +45,7 @@ func TestEverythingThatReadsGitLeavesAHostAlone(t *testing.T) {
 		Name: "more", Source: fleet.Source{RepoURL: r.git.URL("more"), Path: "app"},
 	})
 	ok(t, err)
-	repos, err := r.Repositories(t.Context(), admin, "default", store.Page{})
+	repos, err := r.Repositories(t.Context(), admin, "default", store.RepositoryFilter{})
 	ok(t, err)
 	for _, repo := range repos {
 		if repo.URL == r.url {

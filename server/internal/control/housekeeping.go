@@ -16,7 +16,7 @@ const (
 	keptChanges = 200_000
 	keptEvents  = 10_000 // per tenant
 	keptRuns    = 50     // done ones, per deployment
-	// A bundle is put in the transaction that names it; the age only guards a render in flight.
+	// A bundle is stored in the transaction that refers to it; the age only protects a running render.
 	unusedBundleAge = time.Hour
 	auditAge        = 90 * 24 * time.Hour
 	operationAge    = 24 * time.Hour      // after they were done
@@ -25,9 +25,9 @@ const (
 	connectionAge   = 24 * time.Hour // after they ended; the newest of each agent stays
 )
 
-// keepHouse trims what nobody needs any more, on one replica at a time. It and the beat are the only
-// places with timers that no event could replace: time itself passing.
-func (s *Service) keepHouse(ctx context.Context) error {
+// runHousekeeping trims old data, on one replica at a time. It and the heartbeat are the only places with
+// timers that no event can replace.
+func (s *Service) runHousekeeping(ctx context.Context) error {
 	s.member.Lead(ctx, "housekeeping", func(ctx context.Context) {
 		tick := time.NewTicker(trimEvery)
 		defer tick.Stop()
@@ -43,13 +43,13 @@ func (s *Service) keepHouse(ctx context.Context) error {
 	return nil
 }
 
-// chore is one thing to trim, in a transaction of its own: each is short for whoever waits to write.
+// chore is one trim, in its own transaction: each is short for waiting writers.
 type chore struct {
 	name string
 	do   func(tx store.Tx) error
 }
 
-// trim does every chore; one that fails is for the next time, and keeps no other from being done.
+// trim runs every chore; a failed one runs again next time, and does not affect the others.
 func (s *Service) trim(ctx context.Context) {
 	chores := s.fleetChores(ctx)
 	var tenants []fleet.Tenant
@@ -110,5 +110,6 @@ func (s *Service) tenantChores(ctx context.Context, tenant fleet.TenantID) []cho
 			_, err := tx.Bundles().DeleteUnused(ctx, tenant, now.Add(-unusedBundleAge))
 			return err
 		}},
+		{"missing namespaces", func(tx store.Tx) error { return s.deleteMissingNamespace(ctx, tx, tenant) }},
 	}
 }

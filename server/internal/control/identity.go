@@ -11,12 +11,11 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// touchEvery is how coarse the last use of a token is recorded.
+// touchEvery is the resolution of the recorded last use of a token.
 const touchEvery = time.Hour
 
-// Authenticate finds out who presents an API token or the secret of a session, and what they may do
-// now: a membership that was changed counts from the next call on. It fails with
-// auth.ErrUnauthenticated.
+// Authenticate returns the caller of an API token or a session, with its current permissions: a changed
+// membership applies from the next call. It fails with auth.ErrUnauthenticated.
 func (s *Service) Authenticate(ctx context.Context, token string) (auth.Principal, error) {
 	var p auth.Principal
 	err := s.store.View(ctx, func(tx store.Tx) error {
@@ -36,8 +35,8 @@ func (s *Service) Authenticate(ctx context.Context, token string) (auth.Principa
 	return p, err
 }
 
-// principal is who a token stands for. A person's roles come from their memberships and those of
-// their groups, the better of two in the same tenant.
+// principal returns the caller of a token. The roles of a person come from their memberships and those of their
+// groups; the higher one counts.
 func principal(ctx context.Context, tx store.Tx, t fleet.APIToken) (auth.Principal, error) {
 	p := auth.Principal{Name: t.Name, TokenID: t.ID, FleetAdmin: t.FleetAdmin, Roles: map[fleet.TenantID]fleet.Role{}}
 	if t.Subject == "" {
@@ -58,14 +57,13 @@ func principal(ctx context.Context, tx store.Tx, t fleet.APIToken) (auth.Princip
 	return p, nil
 }
 
-// AuthenticateAgent finds out which agent presents a token. It fails with auth.ErrUnauthenticated.
+// AuthenticateAgent returns the agent of a token. It fails with auth.ErrUnauthenticated.
 func (s *Service) AuthenticateAgent(ctx context.Context, token string) (fleet.Agent, fleet.Tenant, error) {
 	agent, tenant, _, err := s.AuthenticateAgentToken(ctx, token)
 	return agent, tenant, err
 }
 
-// AuthenticateAgentToken is AuthenticateAgent for those who need to know which of the agent's tokens
-// it was.
+// AuthenticateAgentToken is AuthenticateAgent that also returns the token.
 func (s *Service) AuthenticateAgentToken(ctx context.Context, token string) (fleet.Agent, fleet.Tenant, fleet.AgentToken, error) {
 	var agent fleet.Agent
 	var tenant fleet.Tenant
@@ -95,7 +93,7 @@ func (s *Service) AuthenticateAgentToken(ctx context.Context, token string) (fle
 	return agent, tenant, found, nil
 }
 
-// touch records that a token is in use, seldom enough to cost nothing.
+// touch records the use of a token, rarely enough to cost nothing.
 func (s *Service) touch(ctx context.Context, t fleet.AgentToken) error {
 	now := s.cfg.Now()
 	if now.Sub(t.LastUsed) < touchEvery {
@@ -110,7 +108,7 @@ func (s *Service) touch(ctx context.Context, t fleet.AgentToken) error {
 	return err
 }
 
-// readable finds a tenant that p may read. One that p may not read does not exist for p.
+// readable finds a tenant that p may read. Other tenants do not exist for p.
 func readable(ctx context.Context, tx store.Tx, p auth.Principal, name string) (fleet.Tenant, error) {
 	t, err := tx.Tenants().ByName(ctx, name)
 	if err == nil && !p.MayRead(t.ID) {
@@ -143,7 +141,7 @@ func having(ctx context.Context, tx store.Tx, p auth.Principal, name string, rol
 	return t, nil
 }
 
-// fleetAdmin returns auth.ErrForbidden unless p may do what concerns the whole fleet.
+// fleetAdmin returns auth.ErrForbidden unless p is a fleet admin.
 func fleetAdmin(p auth.Principal) error {
 	if !p.FleetAdmin {
 		return &auth.RoleError{Needs: fleet.RoleFleetAdmin}

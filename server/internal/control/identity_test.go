@@ -14,7 +14,7 @@ import (
 
 func TestTokenIsAcceptedUntilItExpiresOrIsRevoked(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	acme := d.tenant(t, "acme")
 	token, secret, err := d.CreateAPIToken(d.ctx, root, "acme", control.CreateAPIToken{Name: "ci", Role: fleet.RoleDeployer, ExpiresIn: time.Hour})
 	ok(t, err)
@@ -40,7 +40,7 @@ func TestTokenIsAcceptedUntilItExpiresOrIsRevoked(t *testing.T) {
 
 func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	acme := d.tenant(t, "acme")
 	for _, role := range []fleet.Role{fleet.RoleViewer, fleet.RoleDeployer} {
 		_, _, err := d.CreateAPIToken(d.ctx, member(acme, role), "acme", control.CreateAPIToken{Name: "x", Role: fleet.RoleViewer})
@@ -73,7 +73,7 @@ func TestNobodyGivesMoreThanTheyHave(t *testing.T) {
 
 func TestTakenTokenNameIsRefused(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.tenant(t, "acme")
 	req := control.CreateAPIToken{Name: "ci", Role: fleet.RoleViewer}
 	_, _, err := d.CreateAPIToken(d.ctx, root, "acme", req)
@@ -85,7 +85,7 @@ func TestTakenTokenNameIsRefused(t *testing.T) {
 
 func TestLastTokenOfTheFleetIsKept(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	tokens, err := d.APITokens(d.ctx, root, "", store.Page{})
 	ok(t, err)
 	if len(tokens) != 1 {
@@ -104,7 +104,7 @@ func TestLastTokenOfTheFleetIsKept(t *testing.T) {
 
 func TestRolesOfASessionAreThoseOfNow(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	acme, other := d.tenant(t, "acme"), d.tenant(t, "other")
 	secret, session, err := d.StartSession(d.ctx, control.Login{Issuer: "https://id.example.com", Subject: "1", Name: "alice", DisplayName: "Alice", Groups: []string{"ops", "dev", "ops"}, TTL: time.Hour})
 	ok(t, err)
@@ -143,7 +143,7 @@ func TestRolesOfASessionAreThoseOfNow(t *testing.T) {
 
 func TestSessionExpires(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	secret, _, err := d.StartSession(d.ctx, control.Login{Issuer: "https://id.example.com", Subject: "1", Name: "alice", FleetAdmin: true})
 	ok(t, err)
 	p, err := d.Authenticate(d.ctx, secret)
@@ -165,7 +165,7 @@ func TestSessionExpires(t *testing.T) {
 
 func TestTenantsAreListedToThoseWhoMayReadThem(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	acme, zeta := d.tenant(t, "acme"), d.tenant(t, "zeta")
 	p := member(zeta, fleet.RoleViewer)
 	p.Roles[acme.ID] = fleet.RoleAdmin

@@ -23,7 +23,7 @@ func podYAML(name, image string) string {
 }
 
 // remote runs git in the server's repository.
-func (r *room) remote(t *testing.T, args ...string) string {
+func (r *replica) remote(t *testing.T, args ...string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), "git", append([]string{"--git-dir=" + r.git.Dir("apps")}, args...)...).CombinedOutput()
 	if err != nil {
@@ -33,7 +33,7 @@ func (r *room) remote(t *testing.T, args ...string) string {
 }
 
 // hook makes the server run a script for every ref that is pushed.
-func (r *room) hook(t *testing.T, script string) {
+func (r *replica) hook(t *testing.T, script string) {
 	t.Helper()
 	file := filepath.Join(r.git.Dir("apps"), "hooks", "update")
 	ok(t, os.MkdirAll(filepath.Dir(file), 0o755))
@@ -45,9 +45,9 @@ func nginx(ref string) imageupdate.SetImages {
 }
 
 // imaged is a deployment of a pod, deployed to one agent.
-func imaged(t *testing.T, files map[string]string, src fleet.Source) *room {
+func imaged(t *testing.T, files map[string]string, src fleet.Source) *replica {
 	t.Helper()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.enroll(t, "paris")
 	commit := r.push(t, files)
 	src.RepoURL = r.url
@@ -63,7 +63,7 @@ func imaged(t *testing.T, files map[string]string, src fleet.Source) *room {
 func TestSetImagesCommitsAndDeploys(t *testing.T) {
 	t.Parallel()
 	r := imaged(t, map[string]string{"app/pod.yaml": podYAML("a", "nginx:1.0"), "other.yaml": "nginx:1.0\n"}, fleet.Source{Path: "app", Kind: fleet.SourcePlain})
-	ann := auth.Principal{Name: "ann", Door: "rest", Roles: map[fleet.TenantID]fleet.Role{defaultTenant(t, r): fleet.RoleDeployer}}
+	ann := auth.Principal{Name: "ann", Component: "rest", Roles: map[fleet.TenantID]fleet.Role{defaultTenant(t, r): fleet.RoleDeployer}}
 	dry := nginx(":1.1")
 	dry.DryRun = true
 	plan, err := r.SetImages(t.Context(), ann, "default", "app", dry)
@@ -103,7 +103,7 @@ func TestSetImagesCommitsAndDeploys(t *testing.T) {
 	}
 }
 
-func defaultTenant(t *testing.T, r *room) fleet.TenantID {
+func defaultTenant(t *testing.T, r *replica) fleet.TenantID {
 	t.Helper()
 	var id fleet.TenantID
 	ok(t, r.store.View(t.Context(), func(tx store.Tx) error {
@@ -196,7 +196,7 @@ func TestSetImagesAgainstOthersWhoPush(t *testing.T) {
 		files[fmt.Sprintf("app/p%d.yaml", i)] = podYAML(fmt.Sprint("p", i), fmt.Sprintf("x/i%d:1", i))
 	}
 	r := imaged(t, files, fleet.Source{Path: "app", Kind: fleet.SourcePlain})
-	// Somebody pushes between reading and writing, for sure: the hook does, on the first push.
+	// The hook pushes between reading and writing, on the first push.
 	r.hook(t, `[ -e hooked ] && exit 0
 touch hooked
 unset GIT_QUARANTINE_PATH GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES
@@ -215,7 +215,7 @@ commit=$(echo other | git commit-tree "main^{tree}" -p main) && git update-ref r
 	wait.Wait()
 	for i := range others {
 		if got := r.remote(t, "show", fmt.Sprintf("main:app/p%d.yaml", i)); !strings.Contains(got, fmt.Sprintf("x/i%d:2 ", i)) {
-			t.Errorf("somebody's change is lost:\n%s", got)
+			t.Errorf("a concurrent change is lost:\n%s", got)
 		}
 	}
 	if got := r.remote(t, "log", "--format=%s", "main"); strings.Count(got, "\n") != others+2 || !strings.Contains(got, "other\n") {
@@ -244,7 +244,7 @@ func TestSetImagesRefuses(t *testing.T) {
 			Name: fmt.Sprint("fixed", i), Source: fleet.Source{RepoURL: r.url, Path: "app", Revision: revision},
 		})
 		ok(t, err)
-		if _, err := r.SetImages(t.Context(), admin, "default", fmt.Sprint("fixed", i), nginx(":2")); !isConflict(err, "follows a branch") {
+		if _, err := r.SetImages(t.Context(), admin, "default", fmt.Sprint("fixed", i), nginx(":2")); !isConflict(err, "only on a branch") {
 			t.Errorf("%s: %v", revision, err)
 		}
 	}
@@ -263,10 +263,10 @@ func TestSetImagesRefuses(t *testing.T) {
 	}
 	stranger := auth.Principal{Name: "eve", Roles: map[fleet.TenantID]fleet.Role{"tnt-other": fleet.RoleAdmin}}
 	if _, err := r.SetImages(t.Context(), stranger, "default", "app", nginx(":2")); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("a stranger: %v", err)
+		t.Errorf("a caller without a role: %v", err)
 	}
 	if _, _, err := r.Images(t.Context(), stranger, "default", "app"); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("a stranger reads: %v", err)
+		t.Errorf("a caller without a role reads: %v", err)
 	}
 	r.git.SetDown(true)
 	if _, err := r.SetImages(t.Context(), admin, "default", "app", nginx(":2")); !isConflict(err, "reading") {
@@ -278,10 +278,10 @@ func TestSetImagesRefuses(t *testing.T) {
 	}
 }
 
-// A credential that may only read is told apart from a host that is down.
+// A read-only credential is distinguished from a host that is down.
 func TestSetImagesNeedsACredentialThatMayWrite(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.enroll(t, "paris")
 	commit := r.push(t, map[string]string{"app/pod.yaml": podYAML("a", "nginx:1.0")})
 	r.deploy(t, "app", "app")
@@ -293,15 +293,15 @@ func TestSetImagesNeedsACredentialThatMayWrite(t *testing.T) {
 	}
 }
 
-// A commit that nobody signs would not be deployed where signatures are asked for.
+// An unsigned commit would not be deployed where signatures are required.
 func TestSetImagesWhereCommitsMustBeSigned(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.enroll(t, "paris")
 	commit := r.push(t, map[string]string{"app/pod.yaml": podYAML("a", "nginx:1.0")})
 	r.deploy(t, "app", "app")
 	r.await(t, "app", atCommit(commit))
-	repos, err := r.Repositories(t.Context(), admin, "default", store.Page{})
+	repos, err := r.Repositories(t.Context(), admin, "default", store.RepositoryFilter{})
 	ok(t, err)
 	signers := "ann@example.com ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKHEChAGhFEQKCYVPNSdNUOqmRRVWTFgVPYBhLbnJhpS"
 	_, err = r.UpdateRepository(t.Context(), admin, "default", repos[0].ID, control.UpdateRepository{Signers: &signers}, control.Match{})
@@ -327,7 +327,7 @@ func TestSetImagesWhereCommitsMustBeSigned(t *testing.T) {
 // covers: I1 (variants)
 func TestSetImagesOfVariants(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.enrollIn(t, "paris", "eu")
 	r.enrollIn(t, "boston", "us")
 	r.push(t, map[string]string{"eu/pod.yaml": podYAML("a", "nginx:1.0"), "us/pod.yaml": podYAML("a", "nginx:1.0"), "asia/pod.yaml": podYAML("a", "nginx:1.0")})

@@ -15,13 +15,13 @@ import (
 
 func checkSetImages(req imageupdate.SetImages) error {
 	if len(req.Images) == 0 || len(req.Images) > imageset.MaxChanges {
-		return fleet.Invalid("images", "give between 1 and %d images", imageset.MaxChanges)
+		return fleet.Invalid("images", "between 1 and %d images are required", imageset.MaxChanges)
 	}
 	if len(req.Message) > maxImageMessage || strings.ContainsFunc(req.Message, badInMessage) {
-		return fleet.Invalid("message", "it is text of at most %d bytes", maxImageMessage)
+		return fleet.Invalid("message", "must be text of at most %d bytes", maxImageMessage)
 	}
 	if strings.HasPrefix(req.Branch, "refs/") {
-		return fleet.Invalid("branch", "give the name of a branch without refs/heads/")
+		return fleet.Invalid("branch", "must be the name of a branch without refs/heads/")
 	}
 	return checkRevision("branch", req.Branch)
 }
@@ -38,12 +38,12 @@ func (s *Service) SetImages(ctx context.Context, p auth.Principal, tenant, name 
 	return s.images.SetImages(ctx, p, func(tx store.Tx) (fleet.Tenant, error) { return deployable(ctx, tx, p, tenant) }, name, req)
 }
 
-// Images lists the images of a deployment as far as its source names them, and the commit that was read.
+// Images lists the images in the source of a deployment, and the commit that was read.
 func (s *Service) Images(ctx context.Context, p auth.Principal, tenant, name string) ([]imageset.Place, string, error) {
 	return s.images.List(ctx, func(tx store.Tx) (fleet.Tenant, error) { return readable(ctx, tx, p, tenant) }, name)
 }
 
-// imageUseCases is what updates of images ask of the use-cases; see package imageupdate.
+// imageUseCases implements the interface of imageupdate with the use cases.
 type imageUseCases struct{ s *Service }
 
 func (i imageUseCases) Access(ctx context.Context, repo fleet.Repository) (gitsource.Access, error) {
@@ -51,5 +51,5 @@ func (i imageUseCases) Access(ctx context.Context, repo fleet.Repository) (gitso
 }
 
 func (i imageUseCases) RecordImages(ctx context.Context, tx store.Tx, p auth.Principal, d fleet.Deployment, what string) error {
-	return i.s.record(ctx, tx, p, d, "deployment.setImages", "ImagesSet", what)
+	return i.s.record(ctx, tx, p, d, "deployment.setImages", fleet.ReasonImagesSet, what)
 }

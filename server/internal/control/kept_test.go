@@ -17,9 +17,9 @@ import (
 )
 
 // manualChart syncs a chart to paris (v1.30.0) and lyon (v1.31.0), which get different renders.
-func manualChart(t *testing.T) (r *room, lyon fleet.Agent, was map[string]control.TargetView) {
+func manualChart(t *testing.T) (r *replica, lyon fleet.Agent, was map[string]control.TargetView) {
 	t.Helper()
-	r, _ = newBuildingRoom(t)
+	r, _ = newBuildingReplica(t)
 	paris := r.enroll(t, "paris")
 	r.capable(t, paris, "v1.30.0")
 	lyon = r.enroll(t, "lyon")
@@ -42,8 +42,9 @@ func manualChart(t *testing.T) (r *room, lyon fleet.Agent, was map[string]contro
 	return r, lyon, was
 }
 
-// wantKept looks at all of the repository, by way of something else in it, and then at what agents shall have.
-func (r *room) wantKept(t *testing.T, was map[string]control.TargetView, agents ...string) {
+// wantKept evaluates the whole repository, through another deployment in it, and then checks the desired
+// states.
+func (r *replica) wantKept(t *testing.T, was map[string]control.TargetView, agents ...string) {
 	t.Helper()
 	r.deploy(t, "probe", "probe")
 	r.await(t, "probe", everyTargetAt(r.push(t, map[string]string{"probe/cm.yaml": configMap("probe", "1")})))
@@ -66,7 +67,7 @@ func TestChartsThatArePinnedKeepTheRenderOfTheirOwnCluster(t *testing.T) {
 	r.wantKept(t, was, "paris", "lyon")
 }
 
-// A folder that ceases to be a chart has one variant for all, and still changes nothing of what is pinned.
+// A folder that ceases to be a chart has one variant for all, and does not change what is pinned.
 func TestChartsThatArePinnedOutliveTheirFolder(t *testing.T) {
 	t.Parallel()
 	r, _, was := manualChart(t)
@@ -118,7 +119,7 @@ func TestAVolatileChartOutlivesACommitWithoutIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, _ := newBuildingRoom(t)
+			r, _ := newBuildingReplica(t)
 			r.capable(t, r.enroll(t, "paris"), "v1.30.0")
 			files := chartFiles("app", "'{{ randAlphaNum 20 }}'")
 			first := r.push(t, files)
@@ -150,7 +151,7 @@ func sourceErrorOf(d control.DeploymentView) error {
 // covers: G8 (an agent that connects for the first time does not get other random values)
 func TestAVolatileChartOutlivesTheFirstWordOfItsAgent(t *testing.T) {
 	t.Parallel()
-	r, builder := newBuildingRoom(t)
+	r, builder := newBuildingReplica(t)
 	paris := r.enroll(t, "paris")
 	first := r.push(t, chartFiles("app", "'{{ randAlphaNum 20 }}'"))
 	r.deploy(t, "app", "app")
@@ -164,11 +165,11 @@ func TestAVolatileChartOutlivesTheFirstWordOfItsAgent(t *testing.T) {
 	}
 }
 
-// Invariant 4: that a file may delete what it leaves out was said before a backup was restored, as far as the
-// server knows: while an agent is ahead of it nothing is deleted.
+// Invariant 4: the permission of a file to delete is from before the restore of a backup, as far as the server
+// knows: while an agent is ahead of the server, nothing is deleted.
 func TestDeclaredAndAheadOfTheServerIsLetGoAndNotDeleted(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	paris := r.enroll(t, "paris")
 	r.push(t, map[string]string{kedgeFile("paris"): declares("web!"), "web/cm.yaml": configMap("web", "1"), "other/cm.yaml": configMap("o", "1")})
 	r.configure(t, "paris")
@@ -195,7 +196,7 @@ func TestARenderThatWasTooSlowIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	var later atomic.Int64
 	builder := &rendertest.Builder{}
-	r := newRooms(t, newSQLite(t), 1, control.Config{Builder: builder, Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})[0]
+	r := newReplicas(t, newSQLite(t), 1, control.Config{Builder: builder, Now: func() time.Time { return time.Now().Add(time.Duration(later.Load())) }})[0]
 	slow := make(chan struct{})
 	builder.Before = func(_ context.Context, job render.Job) error {
 		select {

@@ -19,11 +19,11 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// newBuildingRoom starts a room that can render every kind, and what counts its builds.
-func newBuildingRoom(t *testing.T) (*room, *rendertest.Builder) {
+// newBuildingRoom starts a Service that can render every kind, with a builder that counts.
+func newBuildingReplica(t *testing.T) (*replica, *rendertest.Builder) {
 	t.Helper()
 	builder := &rendertest.Builder{}
-	return newRooms(t, newSQLite(t), 1, control.Config{Builder: builder})[0], builder
+	return newReplicas(t, newSQLite(t), 1, control.Config{Builder: builder})[0], builder
 }
 
 // chartFiles is a chart whose one object shows the version of Kubernetes that it is rendered for.
@@ -36,14 +36,14 @@ func chartFiles(folder, value string) map[string]string {
 	}
 }
 
-func (r *room) deploySource(t *testing.T, name string, source fleet.Source) {
+func (r *replica) deploySource(t *testing.T, name string, source fleet.Source) {
 	t.Helper()
 	source.RepoURL = r.url
 	_, err := r.CreateDeployment(t.Context(), admin, "default", control.CreateDeployment{Name: name, Source: source})
 	ok(t, err)
 }
 
-func (r *room) capable(t *testing.T, agent fleet.Agent, version string) {
+func (r *replica) capable(t *testing.T, agent fleet.Agent, version string) {
 	t.Helper()
 	ok(t, r.AgentCapable(t.Context(), agent, fleet.Capabilities{KubeVersion: version, APIVersions: []string{"apps/v1", "v1"}}))
 }
@@ -66,7 +66,7 @@ func everyTargetAt(commit string) func(control.DeploymentView) error {
 // covers: G6, G8 (one commit in a repository of many apps costs one build)
 func TestOnlyWhatReadsACommitIsBuilt(t *testing.T) {
 	t.Parallel()
-	r, builder := newBuildingRoom(t)
+	r, builder := newBuildingReplica(t)
 	r.enroll(t, "paris")
 	const apps = 40
 	files := map[string]string{"shared/kustomization.yaml": "resources: [cm.yaml]\n", "shared/cm.yaml": configMap("shared", "1")}
@@ -102,12 +102,12 @@ func TestOnlyWhatReadsACommitIsBuilt(t *testing.T) {
 	}
 }
 
-// covers: G6, G8 (a restart renders nothing anew, not even what is volatile)
+// covers: G6, G8 (a restart renders nothing again, not even what is volatile)
 func TestARestartBuildsNothing(t *testing.T) {
 	t.Parallel()
 	db := newSQLite(t)
 	builder := &rendertest.Builder{}
-	r := newRooms(t, db, 1, control.Config{Builder: builder})[0]
+	r := newReplicas(t, db, 1, control.Config{Builder: builder})[0]
 	r.capable(t, r.enroll(t, "paris"), "v1.30.0")
 	files := chartFiles("chart", "'{{ randAlphaNum 20 }}'")
 	files["overlay/kustomization.yaml"] = "resources: [cm.yaml]\n"
@@ -122,11 +122,11 @@ func TestARestartBuildsNothing(t *testing.T) {
 	r.kill()
 	builds := builder.Count()
 
-	again := &room{git: r.git, repo: r.repo, url: r.url, store: db.open(t)}
+	again := &replica{git: r.git, repo: r.repo, url: r.url, store: db.open(t)}
 	again.start(t, t.TempDir(), control.Config{
 		Builder: builder, Key: []byte(strings.Repeat("k", 32)), Version: "test", PollInterval: time.Hour,
 	})
-	// The plain one shows that everything was looked at.
+	// The plain one shows that everything was evaluated.
 	later := again.push(t, map[string]string{"plain/cm.yaml": configMap("p", "1"), "README.md": "new"})
 	again.deploy(t, "plain", "plain")
 	again.await(t, "plain", everyTargetAt(later))
@@ -145,7 +145,7 @@ func TestARestartBuildsNothing(t *testing.T) {
 // covers: G8 (as the target cluster reports), T4
 func TestChartsAreRenderedForTheirClusters(t *testing.T) {
 	t.Parallel()
-	r, builder := newBuildingRoom(t)
+	r, builder := newBuildingReplica(t)
 	paris, lyon, boston := r.enroll(t, "paris"), r.enroll(t, "lyon"), r.enroll(t, "boston")
 	r.capable(t, paris, "v1.30.0")
 	r.capable(t, lyon, "v1.30.0")
@@ -159,8 +159,8 @@ func TestChartsAreRenderedForTheirClusters(t *testing.T) {
 	if digests["paris"] != digests["lyon"] || digests["paris"] == digests["boston"] {
 		t.Errorf("digests: %v", digests)
 	}
-	// One that has not told is rendered for Helm's defaults, and anew when it has. One build is of the
-	// folder before it was known to be a chart.
+	// An agent without known capabilities gets Helm's defaults, and another render when they are known. One
+	// build is of the folder before it was known to be a chart.
 	if got := builder.Count(); got > 3 {
 		t.Errorf("%d builds of two variants", got)
 	}
@@ -187,7 +187,7 @@ func TestChartsAreRenderedForTheirClusters(t *testing.T) {
 // covers: G8 (a volatile chart is not rendered again because its cluster was upgraded)
 func TestAVolatileChartOutlivesAnUpgradeOfItsCluster(t *testing.T) {
 	t.Parallel()
-	r, builder := newBuildingRoom(t)
+	r, builder := newBuildingReplica(t)
 	paris, lyon := r.enroll(t, "paris"), r.enroll(t, "lyon")
 	r.capable(t, paris, "v1.30.0")
 	r.capable(t, lyon, "v1.30.0")
@@ -196,7 +196,7 @@ func TestAVolatileChartOutlivesAnUpgradeOfItsCluster(t *testing.T) {
 	before := byAgent(r.await(t, "web", everyTargetAt(first)))
 	builds := builder.Count()
 	r.capable(t, paris, "v1.31.0")
-	// Something else of the same repository shows that all of it was looked at.
+	// Another deployment of the same repository shows that all of it was evaluated.
 	other := r.push(t, map[string]string{"plain/cm.yaml": configMap("p", "1")})
 	r.deploy(t, "plain", "plain")
 	r.await(t, "plain", everyTargetAt(other))
@@ -219,7 +219,7 @@ func TestAVolatileChartOutlivesAnUpgradeOfItsCluster(t *testing.T) {
 // covers: G8, invariant 5 (what a folder holds may change under a deployment that does not say)
 func TestAFolderBecomesAChartAndCeasesToBeOne(t *testing.T) {
 	t.Parallel()
-	r, _ := newBuildingRoom(t)
+	r, _ := newBuildingReplica(t)
 	r.capable(t, r.enroll(t, "paris"), "v1.30.0")
 	first := r.push(t, map[string]string{"app/cm.yaml": configMap("app", "1")})
 	r.deploy(t, "app", "app")
@@ -231,7 +231,7 @@ func TestAFolderBecomesAChartAndCeasesToBeOne(t *testing.T) {
 	if chart.Detected != fleet.SourceHelm || chart.Rendered.Digest != "" || chart.Targets[0].Desired.Generation != 2 {
 		t.Errorf("it is %q, with %+v", chart.Detected, chart.Targets[0].Desired)
 	}
-	// A broken chart disturbs nothing.
+	// A broken chart has no other effect.
 	r.push(t, map[string]string{"app/templates/cm.yaml": "{{ fail \"on purpose\" }}"})
 	broken := r.await(t, "app", func(d control.DeploymentView) error {
 		if !strings.Contains(d.SourceError, "on purpose") {
@@ -255,7 +255,7 @@ func TestAFolderBecomesAChartAndCeasesToBeOne(t *testing.T) {
 // covers: G13 (values may use names and labels of agents)
 func TestValuesSpeakOfAgents(t *testing.T) {
 	t.Parallel()
-	r, _ := newBuildingRoom(t)
+	r, _ := newBuildingReplica(t)
 	r.enrollIn(t, "paris", "eu")
 	r.enrollIn(t, "boston", "us")
 	r.enrollIn(t, "mars", "")
@@ -288,7 +288,7 @@ func TestValuesSpeakOfAgents(t *testing.T) {
 // covers: G8 (what is broken is not rendered again for a commit that touches nothing it reads)
 func TestABrokenSourceIsRenderedAgainWhenWhatItReadsHasChanged(t *testing.T) {
 	t.Parallel()
-	r, builder := newBuildingRoom(t)
+	r, builder := newBuildingReplica(t)
 	r.enroll(t, "paris")
 	r.push(t, map[string]string{"app/kustomization.yaml": "resources: [missing.yaml]\n", "plain/cm.yaml": configMap("p", "1")})
 	r.deploy(t, "app", "app")
@@ -310,7 +310,7 @@ func TestABrokenSourceIsRenderedAgainWhenWhatItReadsHasChanged(t *testing.T) {
 // covers: G9, G10, A12 and invariant 12 (a render that takes for ever delays no other of its repository)
 func TestARenderThatTakesForEverDelaysNoOther(t *testing.T) {
 	t.Parallel()
-	r, builder := newBuildingRoom(t)
+	r, builder := newBuildingReplica(t)
 	stuck := make(chan struct{})
 	builder.Before = func(ctx context.Context, job render.Job) error {
 		if job.Path != "a-endless" {
@@ -352,7 +352,7 @@ func TestARenderThatTakesForEverDelaysNoOther(t *testing.T) {
 	}
 }
 
-// lateTaker has builds of the folder "taker" wait for late, once hold is set.
+// lateTaker lets builds of the folder "taker" wait for late, once hold is set.
 func lateTaker(builder *rendertest.Builder) (late chan struct{}, hold *atomic.Bool) {
 	late, hold = make(chan struct{}), &atomic.Bool{}
 	builder.Before = func(ctx context.Context, job render.Job) error {
@@ -372,7 +372,7 @@ func lateTaker(builder *rendertest.Builder) (late chan struct{}, hold *atomic.Bo
 // covers: A14 (an object that moves to a deployment whose render is late is not taken away before)
 func TestWhatMovesToALateDeploymentIsNotTakenAwayBefore(t *testing.T) {
 	t.Parallel()
-	r, builder := newBuildingRoom(t)
+	r, builder := newBuildingReplica(t)
 	late, hold := lateTaker(builder)
 	r.enroll(t, "paris")
 	names := []string{"giver", "other", "taker"}
@@ -404,7 +404,7 @@ func TestWhatMovesToALateDeploymentIsNotTakenAwayBefore(t *testing.T) {
 // covers: A14 (nor when the move comes while its deployment is still with an earlier commit)
 func TestWhatMovesToADeploymentThatIsBehindIsNotTakenAwayBefore(t *testing.T) {
 	t.Parallel()
-	r, builder := newBuildingRoom(t)
+	r, builder := newBuildingReplica(t)
 	late, hold := lateTaker(builder)
 	r.enroll(t, "paris")
 	names := []string{"giver", "other", "taker"}
@@ -442,7 +442,7 @@ func TestWhatMovesToADeploymentThatIsBehindIsNotTakenAwayBefore(t *testing.T) {
 // covers: G8 (hooks that are left out are reported, once per revision)
 func TestNotesBecomeEvents(t *testing.T) {
 	t.Parallel()
-	r, _ := newBuildingRoom(t)
+	r, _ := newBuildingReplica(t)
 	r.enroll(t, "paris")
 	files := chartFiles("chart", "'{{ now }}'")
 	first := r.push(t, files)
@@ -463,7 +463,7 @@ func TestNotesBecomeEvents(t *testing.T) {
 
 func TestSourcesThatCannotWorkAreRefused(t *testing.T) {
 	t.Parallel()
-	r, _ := newBuildingRoom(t)
+	r, _ := newBuildingReplica(t)
 	for reason, tt := range map[string]struct {
 		source fleet.Source
 		field  string
@@ -504,7 +504,7 @@ func TestSourcesThatCannotWorkAreRefused(t *testing.T) {
 // The same values in another form are the same.
 func TestValuesHaveOneForm(t *testing.T) {
 	t.Parallel()
-	r, _ := newBuildingRoom(t)
+	r, _ := newBuildingReplica(t)
 	r.deploySource(t, "web", fleet.Source{Path: "chart", Helm: fleet.Helm{Values: "b: {c: [1, x]}\na: true\n"}})
 	d, err := r.Deployment(t.Context(), admin, "default", "web")
 	ok(t, err)
@@ -515,7 +515,7 @@ func TestValuesHaveOneForm(t *testing.T) {
 	source.Helm.Values = `{"b": {"c": [1, "x"]}, "a": true}`
 	same, err := r.UpdateDeployment(t.Context(), admin, "default", "web", control.UpdateDeployment{Source: &source}, control.Match{})
 	ok(t, err)
-	if same.Spec != d.Spec {
-		t.Errorf("the same values were an edit: %d became %d", d.Spec, same.Spec)
+	if same.SpecRevision != d.SpecRevision {
+		t.Errorf("the same values were an edit: %d became %d", d.SpecRevision, same.SpecRevision)
 	}
 }

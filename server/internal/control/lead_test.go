@@ -11,7 +11,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/control"
 )
 
-// ledger notes who leads what.
+// ledger records the leaders.
 type ledger struct {
 	mu    sync.Mutex
 	holds map[string]int // by name: which replica
@@ -42,15 +42,15 @@ func (l *ledger) shares() map[int]int {
 	return out
 }
 
-// begin has every room compete for the work, and returns what ends the work of each. All of it ends with
-// the test.
-func (l *ledger) begin(t *testing.T, rooms []*room, names int) []context.CancelFunc {
+// begin lets every replica compete for the work, and returns functions that end the work of each. All of it
+// ends with the test.
+func (l *ledger) begin(t *testing.T, replicas []*replica, names int) []context.CancelFunc {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var leading sync.WaitGroup
 	t.Cleanup(func() { cancel(); leading.Wait() })
-	stops := make([]context.CancelFunc, len(rooms))
-	for i, r := range rooms {
+	stops := make([]context.CancelFunc, len(replicas))
+	for i, r := range replicas {
 		own, stop := context.WithCancel(ctx)
 		stops[i] = stop
 		for n := range names {
@@ -62,7 +62,7 @@ func (l *ledger) begin(t *testing.T, rooms []*room, names int) []context.CancelF
 	return stops
 }
 
-// spread returns nil when all work is led, by that many rooms.
+// spread returns nil if all work is led, by that many replicas.
 func (l *ledger) spread(names, over int) func(context.Context) error {
 	return func(context.Context) error {
 		shares, total := l.shares(), 0
@@ -78,16 +78,16 @@ func (l *ledger) spread(names, over int) func(context.Context) error {
 
 func TestWorkIsLedByOneReplicaAtATime(t *testing.T) {
 	t.Parallel()
-	const names, replicas = 60, 3
-	rooms := newRooms(t, newPostgres(t), replicas, control.Config{BeatEvery: 150 * time.Millisecond})
+	const names, count = 60, 3
+	replicas := newReplicas(t, newPostgres(t), count, control.Config{BeatEvery: 150 * time.Millisecond})
 	l := &ledger{holds: map[string]int{}}
-	stops := l.begin(t, rooms, names)
+	stops := l.begin(t, replicas, names)
 	spread := func(over int) func(context.Context) error { return l.spread(names, over) }
-	testkit.Eventually(t, patience, spread(replicas))
+	testkit.Eventually(t, patience, spread(count))
 	stops[1]() // what it led ends with it, as with its process
-	rooms[1].kill()
+	replicas[1].kill()
 	began := time.Now()
-	testkit.Eventually(t, patience, spread(replicas-1))
+	testkit.Eventually(t, patience, spread(count-1))
 	t.Logf("taken over after %s", time.Since(began).Round(time.Millisecond))
 	l.mu.Lock()
 	defer l.mu.Unlock()

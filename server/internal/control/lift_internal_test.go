@@ -14,7 +14,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store/sqlite/sqlitetest"
 )
 
-// troubled is a real store that has the trouble which a test gives it.
+// troubled is a real store with injected failures.
 type troubled struct {
 	store.Store
 	before func() error                      // of each write transaction; nil for none
@@ -63,7 +63,7 @@ func (r refusing) OfDeployment(ctx context.Context, tenant fleet.TenantID, id fl
 	return targets, err
 }
 
-// lifts are the ways to hold many deployments at once, and to let them go on.
+// lifts are the ways to suspend many deployments together, and to resume them.
 var lifts = map[string]struct {
 	hold func(ctx context.Context, s *Service) error
 	lift func(ctx context.Context, s *Service) error
@@ -97,8 +97,8 @@ var lifts = map[string]struct {
 	},
 }
 
-// heldFleet is a server with the deployments a, b and c on one agent, which were edited while they were
-// held: each has missed that it may adopt objects now, which is nothing that has to be rendered.
+// heldFleet is a server with the deployments a, b, and c on one agent, which were edited while they were
+// suspended: each has missed a policy change that needs no render.
 func heldFleet(t *testing.T, path string, hold func(context.Context, *Service) error) (*Service, *troubled) {
 	t.Helper()
 	s := openService(t, path, Config{}, &scripted{})
@@ -128,7 +128,7 @@ func heldFleet(t *testing.T, path string, hold func(context.Context, *Service) e
 	return s, trouble
 }
 
-// behindOf names the deployments whose targets have missed the new policy.
+// behindOf returns the deployments whose targets have missed the new policy.
 func behindOf(t *testing.T, s *Service) []string {
 	t.Helper()
 	var missed []string
@@ -144,7 +144,7 @@ func behindOf(t *testing.T, s *Service) []string {
 	return missed
 }
 
-// The lift is committed, and then the database goes away: nobody is given anything. To lift it again
+// The resume is committed, and then the database is unavailable: no target gets anything. Another resume
 // finishes it.
 func TestALiftThatWasCutShortIsFinishedByTheNext(t *testing.T) {
 	t.Parallel()
@@ -160,7 +160,7 @@ func TestALiftThatWasCutShortIsFinishedByTheNext(t *testing.T) {
 				return nil
 			}
 			if err := level.lift(t.Context(), s); !errors.Is(err, store.ErrUnavailable) {
-				t.Fatalf("a lift that reached nobody says %v", err)
+				t.Fatalf("a resume that reached no target returned %v", err)
 			}
 			trouble.before = nil
 			if missed := behindOf(t, s); len(missed) != 3 {
@@ -176,7 +176,7 @@ func TestALiftThatWasCutShortIsFinishedByTheNext(t *testing.T) {
 	}
 }
 
-// Nobody lifts it again, but the server is started anew, or another one takes its work over.
+// There is no second resume, but the server is restarted, or another one takes over.
 func TestALiftThatWasCutShortIsFinishedByAServerThatStarts(t *testing.T) {
 	t.Parallel()
 	path := sqlitetest.Path(t)
@@ -189,7 +189,7 @@ func TestALiftThatWasCutShortIsFinishedByAServerThatStarts(t *testing.T) {
 		return nil
 	}
 	if err := lifts["Fleet"].lift(t.Context(), s); err == nil {
-		t.Fatal("a lift that reached nobody went well")
+		t.Fatal("a resume that reached no target succeeded")
 	}
 	_ = trouble.Close()
 	next := openService(t, path, Config{}, &scripted{})
@@ -202,7 +202,7 @@ func TestALiftThatWasCutShortIsFinishedByAServerThatStarts(t *testing.T) {
 	})
 }
 
-// Who lifts a freeze and leaves has still lifted it.
+// A caller that disconnects has still ended the freeze.
 func TestALiftWhoseCallerLeavesReachesEverybody(t *testing.T) {
 	t.Parallel()
 	for name, level := range lifts {
@@ -222,7 +222,7 @@ func TestALiftWhoseCallerLeavesReachesEverybody(t *testing.T) {
 	}
 }
 
-// Invariant 12: one that cannot be written holds up no other.
+// Invariant 12: a failed write delays no other.
 func TestALiftGoesOnAfterADeploymentThatFails(t *testing.T) {
 	t.Parallel()
 	for name, level := range lifts {

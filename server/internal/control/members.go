@@ -9,10 +9,10 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// maxSubject bounds the name of a person or group.
+// maxSubject limits the name of a person or group.
 const maxSubject = 256
 
-// Members lists who has which role in a tenant.
+// Members lists the roles in a tenant.
 func (s *Service) Members(ctx context.Context, p auth.Principal, tenant string, page store.Page) ([]fleet.Member, error) {
 	var out []fleet.Member
 	err := s.store.View(ctx, func(tx store.Tx) error {
@@ -26,8 +26,8 @@ func (s *Service) Members(ctx context.Context, p auth.Principal, tenant string, 
 	return out, err
 }
 
-// PutMember gives a person or a group a role in a tenant, in place of the one they had. Nobody gives
-// more than they have, nor takes from those who have more. It counts for sessions that are open already.
+// PutMember assigns a role in a tenant to a person or a group, replacing their previous one. Callers cannot
+// assign more than their own role, nor change members with a higher one. It also applies to open sessions.
 func (s *Service) PutMember(ctx context.Context, p auth.Principal, tenant string, m fleet.Member) error {
 	if err := checkMember(m); err != nil {
 		return err
@@ -55,7 +55,7 @@ func (s *Service) PutMember(ctx context.Context, p auth.Principal, tenant string
 	})
 }
 
-// RemoveMember takes the role of a person or group away.
+// RemoveMember removes the role of a person or group.
 func (s *Service) RemoveMember(ctx context.Context, p auth.Principal, tenant string, kind fleet.MemberKind, subject string) error {
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		t, err := administrable(ctx, tx, p, tenant)
@@ -76,7 +76,7 @@ func (s *Service) RemoveMember(ctx context.Context, p auth.Principal, tenant str
 	})
 }
 
-// member finds a membership; nil when there is none.
+// member finds a membership, or nil.
 func member(ctx context.Context, tx store.Tx, tenant fleet.TenantID, kind fleet.MemberKind, subject string) (*fleet.Member, error) {
 	m, err := tx.Members().Get(ctx, tenant, kind, subject)
 	if err != nil {
@@ -87,7 +87,7 @@ func member(ctx context.Context, tx store.Tx, tenant fleet.TenantID, kind fleet.
 
 func checkMember(m fleet.Member) error {
 	if m.Kind != fleet.MemberPerson && m.Kind != fleet.MemberGroup {
-		return fleet.Invalid("kind", "%q is not a kind of member: it is %s or %s", m.Kind, fleet.MemberPerson, fleet.MemberGroup)
+		return fleet.Invalid("kind", "%q is not a kind of member: use %s or %s", m.Kind, fleet.MemberPerson, fleet.MemberGroup)
 	}
 	if m.Subject == "" || len(m.Subject) > maxSubject {
 		return fleet.Invalid("subject", "the name of a %s has between 1 and %d characters", m.Kind, maxSubject)
@@ -97,15 +97,15 @@ func checkMember(m fleet.Member) error {
 
 func checkRole(role fleet.Role) error {
 	if !auth.KnownRole(role) {
-		return fleet.Invalid("role", "%q is not a role in a tenant: it is %s, %s or %s", role, fleet.RoleViewer, fleet.RoleDeployer, fleet.RoleAdmin)
+		return fleet.Invalid("role", "%q is not a role in a tenant: use %s, %s, or %s", role, fleet.RoleViewer, fleet.RoleDeployer, fleet.RoleAdmin)
 	}
 	return nil
 }
 
-// grantable refuses a role that p does not have itself.
+// grantable refuses a role that p does not have.
 func grantable(p auth.Principal, t fleet.Tenant, role fleet.Role) error {
 	if !p.Has(t.ID, role) {
-		return fmt.Errorf("nobody gives a role that they do not have: %w", &auth.RoleError{Needs: role, Tenant: t.Name, Has: p.Roles[t.ID]})
+		return fmt.Errorf("you cannot assign a role that you do not have: %w", &auth.RoleError{Needs: role, Tenant: t.Name, Has: p.Roles[t.ID]})
 	}
 	return nil
 }

@@ -16,8 +16,8 @@ const (
 	actionRollback = "deployment.rollback"
 )
 
-// openOperation begins to track something that p has asked for and that is not done at once. Whoever
-// opens one sees to it that it is finished, also when the resource vanishes.
+// openOperation starts to track asynchronous work that p requested. The caller must finish it, even if the
+// resource disappears.
 func (s *Service) openOperation(ctx context.Context, tx store.Tx, p auth.Principal, o fleet.Operation) (fleet.Operation, error) {
 	now := s.cfg.Now()
 	o.ID, o.State, o.By = fleet.NewOperationID(), cmp.Or(o.State, fleet.OperationWaiting), p.Name
@@ -55,8 +55,8 @@ func (s *Service) Operation(ctx context.Context, p auth.Principal, tenant string
 	return out, err
 }
 
-// shownOperations are those that a user should see on their resource: what is under way, and the
-// newest one when it failed.
+// shownOperations returns the operations to show with their resource: running ones, and the newest one if it
+// failed.
 func shownOperations(ctx context.Context, tx store.Tx, tenant fleet.TenantID, resource string) ([]fleet.Operation, error) {
 	const enough = 10
 	operations, err := tx.Operations().OfResource(ctx, tenant, resource, enough)
@@ -75,7 +75,7 @@ func shownOperations(ctx context.Context, tx store.Tx, tenant fleet.TenantID, re
 	return out, nil
 }
 
-// succeededSince reports whether the same was done with success after a failure.
+// succeededSince reports whether the same action succeeded after a failure.
 func succeededSince(newer []fleet.Operation, action string) bool {
 	for _, o := range newer {
 		if o.Action == action && o.State == fleet.OperationCompleted {

@@ -7,8 +7,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// PutInForce does what the worker of a repository does about the pending spec of a deployment, if it has one, where
-// its source gives what the spec in force gave.
+// PutInForce does the work of the worker for the pending spec of a deployment, if it has one, whose source
+// gives the same result as the spec in force.
 func PutInForce(ctx context.Context, s *Service, d fleet.Deployment) error {
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		d, err := tx.Deployments().Get(ctx, d.TenantID, d.ID)

@@ -11,8 +11,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/control"
 )
 
-// awaitPending waits until the newest spec of "app" waits for a reason.
-func (r *room) awaitPending(t *testing.T, reason fleet.PendingReason) control.DeploymentView {
+// awaitPending waits until the newest spec of "app" is pending with a reason.
+func (r *replica) awaitPending(t *testing.T, reason fleet.Reason) control.DeploymentView {
 	t.Helper()
 	return r.await(t, "app", func(d control.DeploymentView) error {
 		if d.Pending == nil || d.Pending.Reason != reason {
@@ -22,10 +22,10 @@ func (r *room) awaitPending(t *testing.T, reason fleet.PendingReason) control.De
 	})
 }
 
-// twoFolders deploys folder a as "app" to an agent, with another folder b beside it.
-func twoFolders(t *testing.T) (r *room, agent fleet.Agent, first fleet.Desired) {
+// twoFolders deploys folder a as "app" to an agent; there is another folder b.
+func twoFolders(t *testing.T) (r *replica, agent fleet.Agent, first fleet.Desired) {
 	t.Helper()
-	r = newRoom(t)
+	r = newReplica(t)
 	agent = r.enroll(t, "paris")
 	r.push(t, map[string]string{"a/cm.yaml": configMap("a", "1"), "b/cm.yaml": configMap("b", "1")})
 	r.deploy(t, "app", "a")
@@ -33,7 +33,7 @@ func twoFolders(t *testing.T) (r *room, agent fleet.Agent, first fleet.Desired) 
 }
 
 // whole is an edit of everything that a spec has.
-func (r *room) whole(path string) control.UpdateDeployment {
+func (r *replica) whole(path string) control.UpdateDeployment {
 	req := r.source(path, "")
 	req.Namespace, req.Policy, req.Labels = ptr("shop"), &fleet.Policy{Prune: true, Drift: fleet.DriftReport}, &map[string]string{"team": "x"}
 	return req
@@ -45,9 +45,9 @@ func TestAnEditComesIntoForceAsAWholeOrNotAtAll(t *testing.T) {
 	r, paris, first := twoFolders(t)
 	r.git.SetDown(true)
 	r.edit(t, r.whole("b"))
-	d := r.awaitPending(t, fleet.PendingUnreadable)
+	d := r.awaitPending(t, fleet.ReasonSourceUnreadable)
 	if d.Source.Path != "b" || d.InForce.Source.Path != "a" || d.Sync != fleet.SyncFailed ||
-		!strings.HasPrefix(d.Message, fmt.Sprintf("spec revision %d waits for its source: ", d.Spec)) {
+		!strings.HasPrefix(d.Message, fmt.Sprintf("spec revision %d waits for its source: ", d.SpecRevision)) {
 		t.Errorf("reads %s, %q; path %q, in force %q", d.Sync, d.Message, d.Source.Path, d.InForce.Source.Path)
 	}
 	_, err := r.UpdateDeployment(t.Context(), admin, "default", "app", control.UpdateDeployment{Policy: &fleet.Policy{Prune: true, Force: true, Drift: fleet.DriftReport}}, seen(d))
@@ -98,7 +98,7 @@ func TestASourceThatCannotBeUsedLeavesTheSpecInForce(t *testing.T) {
 	r, paris, first := twoFolders(t)
 	r.push(t, map[string]string{"b/cm.yaml": "kind: {"})
 	r.edit(t, r.whole("b"))
-	d := r.awaitPending(t, fleet.PendingUnrendered)
+	d := r.awaitPending(t, fleet.ReasonSourceNotRendered)
 	if d.SourceError != "" {
 		t.Errorf("the spec in force is said to be wrong: %q", d.SourceError)
 	}
@@ -109,13 +109,13 @@ func TestASourceThatCannotBeUsedLeavesTheSpecInForce(t *testing.T) {
 		}
 		return nil
 	})
-	// The spec in force goes on following its own source.
+	// The spec in force still follows its own source.
 	r.push(t, map[string]string{"a/cm.yaml": configMap("a", "2")})
 	second := r.given(t, paris, first.Version)
 	if second.Namespace != "default" || second.Policy.Drift != "" || second.Digest == first.Digest {
 		t.Fatalf("the spec in force gives %+v", second)
 	}
-	r.awaitPending(t, fleet.PendingUnrendered)
+	r.awaitPending(t, fleet.ReasonSourceNotRendered)
 	r.push(t, map[string]string{"b/cm.yaml": configMap("b", "3")})
 	third := r.given(t, paris, second.Version)
 	if third.Namespace != "shop" || third.Policy.Drift != fleet.DriftReport || third.Generation != second.Generation+1 {
@@ -130,16 +130,16 @@ func TestAnEditThatIsTakenBackChangesNothing(t *testing.T) {
 	r, paris, first := twoFolders(t)
 	r.git.SetDown(true)
 	r.edit(t, r.whole("b"))
-	d := r.awaitPending(t, fleet.PendingUnreadable)
+	d := r.awaitPending(t, fleet.ReasonSourceUnreadable)
 	back := r.source("a", "")
 	back.Namespace, back.Policy, back.Labels = ptr("default"), &fleet.Policy{Prune: true}, &map[string]string{}
 	r.edit(t, back)
 	after, err := r.Deployment(t.Context(), admin, "default", "app")
 	ok(t, err)
-	if after.Pending != nil || after.Spec <= d.Spec || r.target(t, paris).Desired.Version != first.Version {
-		t.Errorf("pending is %+v, spec %d after %d", after.Pending, after.Spec, d.Spec)
+	if after.Pending != nil || after.SpecRevision <= d.SpecRevision || r.target(t, paris).Desired.Version != first.Version {
+		t.Errorf("pending is %+v, spec %d after %d", after.Pending, after.SpecRevision, d.SpecRevision)
 	}
-	// With the source as it is in force the rest needs no render, and comes into force at once.
+	// With the source of the spec in force, the rest needs no render, and takes effect immediately.
 	r.edit(t, r.whole("b"))
 	r.edit(t, func() control.UpdateDeployment {
 		back.Policy = &fleet.Policy{}
@@ -153,7 +153,7 @@ func TestAnEditThatIsTakenBackChangesNothing(t *testing.T) {
 // covers: A19
 func TestAHoldAndItsSourceAreReleasedTogether(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	paris := r.enroll(t, "paris")
 	good := r.push(t, map[string]string{"a/cm.yaml": configMap("a", "good")})
 	r.deploy(t, "app", "a")
@@ -165,7 +165,7 @@ func TestAHoldAndItsSourceAreReleasedTogether(t *testing.T) {
 	req := r.source("a", good)
 	req.Policy = &fleet.Policy{Prune: true, Drift: fleet.DriftReport}
 	r.edit(t, req)
-	r.awaitPending(t, fleet.PendingUnreadable)
+	r.awaitPending(t, fleet.ReasonSourceUnreadable)
 	if got := r.target(t, paris).Desired; got.Version != first.Version {
 		t.Fatalf("it was given %+v", got)
 	}
@@ -190,7 +190,7 @@ func TestAManualTargetKeepsItsBundleAndItsPolicyTogether(t *testing.T) {
 	if got := r.target(t, paris).Desired; got.Version != first.Version {
 		t.Fatalf("it was given %+v", got)
 	}
-	// What needs no render is for the source in force, which this target does not have.
+	// A change without a render is for the source in force, which this target does not have.
 	r.edit(t, control.UpdateDeployment{Policy: &fleet.Policy{Manual: true, Force: true}})
 	if got := r.target(t, paris).Desired; got.Version != first.Version {
 		t.Fatalf("it was given %+v", got)
@@ -216,7 +216,7 @@ func TestARollbackNeedsNoPendingSpec(t *testing.T) {
 	second := r.given(t, paris, first.Version)
 	r.git.SetDown(true)
 	r.edit(t, r.whole("b"))
-	r.awaitPending(t, fleet.PendingUnreadable)
+	r.awaitPending(t, fleet.ReasonSourceUnreadable)
 	_, err := r.Rollback(t.Context(), admin, "default", "app", control.Rollback{Revision: 1})
 	ok(t, err)
 	third := r.given(t, paris, second.Version)
@@ -238,7 +238,7 @@ func TestARollbackNeedsNoPendingSpec(t *testing.T) {
 // covers: A19
 func TestAnEditOfTheEnvironmentBringsNothingOfTheOldSource(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	paris, boston := r.enrollIn(t, "paris", "eu"), r.enrollIn(t, "boston", "us")
 	for _, region := range []string{"eu", "us"} {
 		_, err := r.CreateEnvironment(t.Context(), admin, "default", control.CreateEnvironment{Name: region, MatchLabels: map[string]string{"region": region}})
@@ -254,17 +254,17 @@ func TestAnEditOfTheEnvironmentBringsNothingOfTheOldSource(t *testing.T) {
 	req := r.source("b/{agent.name}", "")
 	req.Environment = ptr("us")
 	r.edit(t, req)
-	d := r.awaitPending(t, fleet.PendingUnreadable)
+	d := r.awaitPending(t, fleet.ReasonSourceUnreadable)
 	if len(d.Targets) != 1 || d.Targets[0].Desired.Version != first.Version || !d.Targets[0].DetachedAt.IsZero() {
-		t.Fatalf("placed anew before its source was read: %+v", d.Targets)
+		t.Fatalf("placed again before its source was read: %+v", d.Targets)
 	}
 	wantConflict(t, r.DeleteEnvironment(t.Context(), admin, "default", "us", control.Match{}), "app")
-	// What held the environment when the source was read is no reason to forget the edit.
+	// A suspension of the environment at the time of the read does not drop the edit.
 	_, err = r.SuspendEnvironment(t.Context(), admin, "default", "eu", "audit")
 	ok(t, err)
 	r.git.SetDown(false)
 	r.push(t, map[string]string{"c": "c"})
-	r.awaitPending(t, fleet.PendingRefused)
+	r.awaitPending(t, fleet.ReasonSpecRefused)
 	_, err = r.ResumeEnvironment(t.Context(), admin, "default", "eu")
 	ok(t, err)
 	testkit.Eventually(t, patience, func(ctx context.Context) error {
@@ -290,8 +290,8 @@ func TestAnEditMovesToAnotherRepositoryOnceThatIsRendered(t *testing.T) {
 	req := r.whole("x")
 	req.Source.RepoURL = r.git.URL("other")
 	r.edit(t, req)
-	d := r.awaitPending(t, fleet.PendingUnreadable) // it is empty
-	wantConflict(t, r.DeleteRepository(t.Context(), admin, "default", d.Pending.RepositoryID, control.Match{}), "are edited to")
+	d := r.awaitPending(t, fleet.ReasonSourceUnreadable) // it is empty
+	wantConflict(t, r.DeleteRepository(t.Context(), admin, "default", d.Pending.RepositoryID, control.Match{}), "or their pending specs")
 	r.push(t, map[string]string{"a/cm.yaml": configMap("a", "2")})
 	second := r.given(t, paris, first.Version)
 	if second.Namespace != "default" {

@@ -11,14 +11,14 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
-// bind lets a name stand for the person who first logs in by it, and refuses everybody else: a name
-// that the provider gives again must not bring along what the one before had.
+// bind binds a name to the person of its first login, and refuses everyone else: a name that the provider
+// reuses must not inherit anything.
 func (s *Service) bind(ctx context.Context, tx store.Tx, who auth.Principal, l Login) error {
 	now := s.cfg.Now()
 	me := fleet.Person{Name: l.Name, Issuer: l.Issuer, Subject: l.Subject, DisplayName: l.DisplayName, CreatedAt: now, LoggedInAt: now}
 	known, err := tx.People().ByName(ctx, l.Name, now)
 	if err == nil && known.Is(me) {
-		err = tx.People().LoggedIn(ctx, me.Name, me.DisplayName, now) // not found when forgotten meanwhile
+		err = tx.People().LoggedIn(ctx, me.Name, me.DisplayName, now) // not found if deleted concurrently
 	}
 	switch {
 	case errors.Is(err, store.ErrNotFound):
@@ -29,13 +29,13 @@ func (s *Service) bind(ctx context.Context, tx store.Tx, who auth.Principal, l L
 	case err != nil:
 		return err
 	case !known.Is(me):
-		return fleet.Invalid("name", "%q is the name of somebody else, who has logged in before: if that person is gone, let a fleet admin free the name with: kedge person forget %s",
+		return fleet.Invalid("name", "another person with the name %q has logged in before: if that person has left, a fleet admin can free the name with: kedge person forget %[2]s",
 			l.Name, l.Name)
 	}
 	return nil
 }
 
-// People lists who has ever logged in, by name, with the number of their open sessions.
+// People lists everyone who has logged in, by name, with the number of their open sessions.
 func (s *Service) People(ctx context.Context, p auth.Principal, page store.Page) ([]fleet.Person, error) {
 	if err := fleetAdmin(p); err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func (s *Service) People(ctx context.Context, p auth.Principal, page store.Page)
 	return out, err
 }
 
-// Person returns one person. People may look at themselves.
+// Person returns one person. People may read themselves.
 func (s *Service) Person(ctx context.Context, p auth.Principal, name string) (fleet.Person, error) {
 	if err := oneself(p, name); err != nil {
 		return fleet.Person{}, err
@@ -61,9 +61,8 @@ func (s *Service) Person(ctx context.Context, p auth.Principal, name string) (fl
 	return out, err
 }
 
-// EndSessions logs a person out everywhere: requests are refused from now on, and streams end within
-// seconds on every server. People may do that to themselves. Once there is no session left it changes
-// nothing.
+// EndSessions ends all sessions of a person: requests are refused from now on, and streams end within seconds
+// on every server. People may end their own. Without sessions it changes nothing.
 func (s *Service) EndSessions(ctx context.Context, p auth.Principal, name string) error {
 	if err := oneself(p, name); err != nil {
 		return err
@@ -85,8 +84,8 @@ func (s *Service) endSessions(ctx context.Context, tx store.Tx, p auth.Principal
 	return s.audit(ctx, tx, p, fleet.AuditEvent{Action: "session.end", Kind: "session", Name: person.Name, Detail: "all of them: " + wording.Count(n, "session")})
 }
 
-// ForgetPerson frees the name of somebody who is gone, for whoever the provider gives it to next. All
-// that the name had goes with it: sessions, and the memberships in all tenants.
+// ForgetPerson frees the name of a person who has left, for the next person with that name at the provider.
+// Everything of the name is deleted: sessions, and the memberships in all tenants.
 func (s *Service) ForgetPerson(ctx context.Context, p auth.Principal, name string) error {
 	if err := fleetAdmin(p); err != nil {
 		return err
@@ -96,8 +95,8 @@ func (s *Service) ForgetPerson(ctx context.Context, p auth.Principal, name strin
 		if err != nil {
 			return err
 		}
-		// First of all: whoever logs in by the name meanwhile either was before, and is seen here, or waits
-		// for the row and comes to a name that is free.
+		// First: a concurrent login either was before, and is visible here, or waits for the row and then finds
+		// a free name.
 		if err := tx.People().Forget(ctx, name); err != nil {
 			return err
 		}
@@ -120,7 +119,7 @@ func (s *Service) ForgetPerson(ctx context.Context, p auth.Principal, name strin
 	})
 }
 
-// oneself lets a fleet admin do something to anybody, and everybody to themselves.
+// oneself allows a fleet admin to act on anyone, and everyone on themselves.
 func oneself(p auth.Principal, name string) error {
 	if p.Session && p.Name == name {
 		return nil

@@ -10,8 +10,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// overtaking is a store in which something happens while a person is being forgotten: after the sessions
-// were ended.
+// overtaking is a store in which something happens while a person is being deleted: after the sessions were
+// ended.
 type overtaking struct {
 	store.Store
 	then func()
@@ -39,8 +39,8 @@ func (t overtakingTokens) RevokeSessions(ctx context.Context, person string, at 
 	return n, err
 }
 
-// Somebody logs in while an admin forgets them. A session must not outlive the binding of its name: whoever
-// gets the name next would be taken for the same. Only PostgreSQL lets the two overlap.
+// A person logs in while an admin deletes them. A session must not outlive the binding of its name: the next
+// person with the name would be treated as the same. Only PostgreSQL lets the two overlap.
 func TestALoginWhileAPersonIsForgottenLeavesNoSessionWithoutABinding(t *testing.T) {
 	t.Parallel()
 	db := newPostgres(t)
@@ -69,7 +69,7 @@ func TestALoginWhileAPersonIsForgottenLeavesNoSessionWithoutABinding(t *testing.
 			secret, _, err := plain.StartSession(context.WithoutCancel(t.Context()), login)
 			logged <- outcome{secret, err}
 		}()
-		// Either it is through, or it waits for what is done here.
+		// Either it is done, or it waits for this transaction.
 		select {
 		case got := <-logged:
 			logged <- got
@@ -83,7 +83,7 @@ func TestALoginWhileAPersonIsForgottenLeavesNoSessionWithoutABinding(t *testing.
 		t.Errorf("the name of an open session is not bound: %v", err)
 	}
 	if _, err := plain.Authenticate(t.Context(), got.secret); err != nil {
-		t.Errorf("the session of who has logged in anew: %v", err)
+		t.Errorf("the session of who has logged in again: %v", err)
 	}
 	_, _, err = plain.StartSession(t.Context(), control.Login{Issuer: login.Issuer, Subject: "2", Name: "alice"})
 	wantInvalid(t, err, "name")
@@ -91,7 +91,7 @@ func TestALoginWhileAPersonIsForgottenLeavesNoSessionWithoutABinding(t *testing.
 
 func TestANameHasOnlyCharactersThatCanBePrinted(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	for reason, name := range map[string]string{
 		"control": "ali\x07ce", "line break": "alice\n", "zero width": "ali\u200bce", "right to left": "alice\u202egnp", "soft hyphen": "al\u00adice",
 		"not breaking": "alice\u00a0smith", "line separator": "alice\u2028", "private use": "alice\ue000", "no UTF-8": "alice\xff\ufeff",

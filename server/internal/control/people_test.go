@@ -11,8 +11,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// login starts a session of somebody whom the provider calls by sub.
-func (d *desk) login(t *testing.T, name, sub string) (string, auth.Principal) {
+// login starts a session of a person with the given subject.
+func (d *fixture) login(t *testing.T, name, sub string) (string, auth.Principal) {
 	t.Helper()
 	secret, _, err := d.StartSession(d.ctx, control.Login{Issuer: "https://id.example.com", Subject: sub, Name: name})
 	ok(t, err)
@@ -21,7 +21,7 @@ func (d *desk) login(t *testing.T, name, sub string) (string, auth.Principal) {
 	return secret, p
 }
 
-func (d *desk) wantOut(t *testing.T, secret, reason string) {
+func (d *fixture) wantOut(t *testing.T, secret, reason string) {
 	t.Helper()
 	if _, err := d.Authenticate(d.ctx, secret); !errors.Is(err, auth.ErrUnauthenticated) {
 		t.Errorf("%s: %v", reason, err)
@@ -30,7 +30,7 @@ func (d *desk) wantOut(t *testing.T, secret, reason string) {
 
 func TestSessionsOfAPersonAreEndedByThoseWhoMay(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	acme := d.tenant(t, "acme")
 	first, alice := d.login(t, "alice", "1")
 	second, _ := d.login(t, "alice", "1")
@@ -59,7 +59,7 @@ func TestSessionsOfAPersonAreEndedByThoseWhoMay(t *testing.T) {
 	d.wantOut(t, first, "the first session")
 	d.wantOut(t, second, "the second session")
 	if _, err := d.Authenticate(d.ctx, other); err != nil {
-		t.Errorf("somebody else's session: %v", err)
+		t.Errorf("the session of another person: %v", err)
 	}
 	log, err := d.Audit(d.ctx, root, "", store.AuditFilter{Action: "session.end"})
 	ok(t, err)
@@ -70,14 +70,14 @@ func TestSessionsOfAPersonAreEndedByThoseWhoMay(t *testing.T) {
 	ok(t, d.EndSessions(d.ctx, alice, "alice"))
 	d.wantOut(t, third, "her own doing")
 	if err := d.EndSessions(d.ctx, root, "nobody"); !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("somebody who never was here: %v", err)
+		t.Errorf("an unknown person: %v", err)
 	}
 }
 
-// A name is bound to whoever logs in by it first, whatever the provider calls others later.
+// A name is bound to its first person, whatever names the provider gives to others later.
 func TestNameBelongsToWhoeverCameFirst(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	acme := d.tenant(t, "acme")
 	ok(t, d.PutMember(d.ctx, root, "acme", fleet.Member{Kind: fleet.MemberPerson, Subject: "alice", Role: fleet.RoleAdmin}))
 	secret, alice := d.login(t, "alice", "1")
@@ -95,7 +95,7 @@ func TestNameBelongsToWhoeverCameFirst(t *testing.T) {
 		}
 	}
 	ok(t, d.ForgetPerson(d.ctx, root, "alice"))
-	d.wantOut(t, secret, "a session of somebody who was forgotten")
+	d.wantOut(t, secret, "a session of a deleted person")
 	if _, p := d.login(t, "alice", "2"); p.MayRead(acme.ID) {
 		t.Errorf("the next Alice inherits %+v", p)
 	}

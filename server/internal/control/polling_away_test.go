@@ -14,7 +14,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// flaky is a store that takes no writes for a while.
+// flaky is a store that refuses writes for a while.
 type flaky struct {
 	store.Store
 	refuse atomic.Int64 // so many writes more
@@ -35,7 +35,7 @@ func TestAgentThatPollsNoMoreIsGoneEvenIfTheDatabaseWasAway(t *testing.T) {
 	for reason, doubted := range map[string]bool{"when its lease ran out": false, "when it polled last": true} {
 		t.Run(reason, func(t *testing.T) {
 			t.Parallel()
-			d := newDesk(t)
+			d := newFixture(t)
 			paris := d.enroll(t, "default", "paris", nil)
 			st := &flaky{Store: d.store}
 			s, err := control.New(control.Config{

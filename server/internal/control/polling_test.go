@@ -16,7 +16,7 @@ import (
 )
 
 // another is a second server on the database of a desk.
-func (d *desk) another(t *testing.T, lease time.Duration) *control.Service {
+func (d *fixture) another(t *testing.T, lease time.Duration) *control.Service {
 	t.Helper()
 	s, err := control.New(control.Config{
 		Key: []byte(strings.Repeat("k", 32)), Version: "test", Shared: true, PollLease: lease, Now: d.clock.Now,
@@ -27,7 +27,7 @@ func (d *desk) another(t *testing.T, lease time.Duration) *control.Service {
 	return s
 }
 
-func (d *desk) says(t *testing.T, agent fleet.Agent, id fleet.TargetID, said fleet.Observed) {
+func (d *fixture) says(t *testing.T, agent fleet.Agent, id fleet.TargetID, said fleet.Observed) {
 	t.Helper()
 	ok(t, d.Report(d.ctx, []rollout.AgentReports{{Agent: agent, Reports: []store.Report{{Target: id, Observed: said}}}}))
 }
@@ -35,7 +35,7 @@ func (d *desk) says(t *testing.T, agent fleet.Agent, id fleet.TargetID, said fle
 // covers: T9, D7
 func TestClusterThatPollsIsThereByItsPolls(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	paris := d.enroll(t, "default", "paris", nil)
 	d.deploy(t, "default", "web", "")
 	digest := d.render(t, "default", "web", "1")
@@ -91,14 +91,14 @@ func TestClusterThatPollsIsThereByItsPolls(t *testing.T) {
 	}
 }
 
-// Invariant 4, for an agent that says what it has only in its reports.
+// Invariant 4, for an agent that reports its states only in its reports.
 func TestReportOfSomethingNewerIsAnAgentAhead(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason string
 		said   func(v fleet.Desired) fleet.Observed
 	}{
-		"Newer": {"a database that is no more has given it out", func(v fleet.Desired) fleet.Observed {
+		"Newer": {"a lost database has issued it", func(v fleet.Desired) fleet.Observed {
 			return fleet.Observed{Version: fleet.Version{Epoch: v.Epoch, Generation: v.Generation + 7}, Digest: "sha256:newer", Sync: fleet.SyncSynced}
 		}},
 		"OtherBundle": {"the same version, and something else", func(v fleet.Desired) fleet.Observed {
@@ -117,7 +117,7 @@ func TestReportOfSomethingNewerIsAnAgentAhead(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newDesk(t)
+			d := newFixture(t)
 			paris := d.enroll(t, "default", "paris", nil)
 			d.deploy(t, "default", "web", "")
 			d.render(t, "default", "web", "1")
@@ -140,21 +140,21 @@ func TestReportOfSomethingNewerIsAnAgentAhead(t *testing.T) {
 			}
 			after := d.targets(t, "default", "web")["paris"]
 			if after.Desired.Version != before.Desired.Version || after.Desired.Tombstone {
-				t.Errorf("before its source was read anew it was given %+v", after.Desired)
+				t.Errorf("before its source was read again it got %+v", after.Desired)
 			}
 			rows, _, err := d.Applications(d.ctx, paris)
 			ok(t, err)
 			if len(rows) != 1 || !rows[0].Desired.HoldPrune {
-				t.Errorf("an agent that polls is told %+v, and could prune by it", rows)
+				t.Errorf("a polling agent gets %+v, and could prune by it", rows)
 			}
 		})
 	}
 }
 
-// An agent that was superseded says so of a target whose tombstone is on its way.
+// A superseded agent reports so for a target with a pending tombstone.
 func TestReportOfSomethingOlderIsNotAhead(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	paris := d.enroll(t, "default", "paris", nil)
 	d.deploy(t, "default", "web", "")
 	d.render(t, "default", "web", "1")

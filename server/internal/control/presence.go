@@ -15,17 +15,17 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// present holds the connections that this process has open, so that it can tell of them again. The
-// zero value is ready.
-type present struct {
-	// telling keeps the end of a session and a report that it is still there apart.
+// openConnections has the open connections of this process, so that it can write them again. The zero value is
+// ready.
+type openConnections struct {
+	// telling serializes the end of a session and a report that it is still open.
 	telling sync.RWMutex
 
 	mu   sync.Mutex
 	open map[fleet.SessionID]fleet.Connection
 }
 
-func (p *present) add(c fleet.Connection) {
+func (p *openConnections) add(c fleet.Connection) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.open == nil {
@@ -34,19 +34,19 @@ func (p *present) add(c fleet.Connection) {
 	p.open[c.SessionID] = c
 }
 
-func (p *present) remove(id fleet.SessionID) {
+func (p *openConnections) remove(id fleet.SessionID) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.open, id)
 }
 
-func (p *present) all() []fleet.Connection {
+func (p *openConnections) all() []fleet.Connection {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return slices.Collect(maps.Values(p.open))
 }
 
-// AgentConnected records that a replica of an agent has introduced itself to this server.
+// AgentConnected records the hello message of an agent replica.
 func (s *Service) AgentConnected(ctx context.Context, c fleet.Connection) error {
 	c.Server = s.member.ID()
 	err := s.store.Update(ctx, func(tx store.Tx) error {
@@ -61,35 +61,35 @@ func (s *Service) AgentConnected(ctx context.Context, c fleet.Connection) error 
 			return err
 		}
 		return s.tell(ctx, tx, fleet.Event{
-			TenantID: c.TenantID, Type: fleet.EventNormal, Reason: "AgentConnected", Agent: agent.Name,
+			TenantID: c.TenantID, Type: fleet.EventNormal, Reason: fleet.ReasonAgentConnected, Agent: agent.Name,
 			Message: fmt.Sprintf("replica %s connected as %s (version %s, Kubernetes %s)", c.Replica, c.Role(), c.Version, c.KubeVersion),
 		})
 	})
 	if err == nil {
-		s.present.add(c)
+		s.connections.add(c)
 	}
 	return err
 }
 
 // AgentDisconnected records the end of a session.
 func (s *Service) AgentDisconnected(ctx context.Context, c fleet.Connection, lastSeen time.Time) error {
-	s.present.telling.RLock()
-	defer s.present.telling.RUnlock()
-	s.present.remove(c.SessionID)
+	s.connections.telling.RLock()
+	defer s.connections.telling.RUnlock()
+	s.connections.remove(c.SessionID)
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		agent, err := tx.Agents().Get(ctx, c.TenantID, c.AgentID)
 		if errors.Is(err, store.ErrNotFound) {
-			return nil // deleted meanwhile, with its connections
+			return nil // deleted concurrently, with its connections
 		}
 		if err != nil {
 			return err
 		}
 		closed, err := tx.Connections().Close(ctx, c.TenantID, c.SessionID, lastSeen, s.cfg.Now())
 		if err != nil || !closed {
-			return err // a newer session of this replica is there already
+			return err // a newer session of this replica exists
 		}
 		return s.tell(ctx, tx, fleet.Event{
-			TenantID: c.TenantID, Type: fleet.EventWarning, Reason: "AgentDisconnected", Agent: agent.Name,
+			TenantID: c.TenantID, Type: fleet.EventWarning, Reason: fleet.ReasonAgentDisconnected, Agent: agent.Name,
 			Message: s.leftMessage(c),
 		})
 	})
@@ -99,15 +99,15 @@ func (s *Service) leftMessage(c fleet.Connection) string {
 	if c.Replica == polling.Replica {
 		return fmt.Sprintf("has not polled for %v", s.polling.Lease())
 	}
-	return fmt.Sprintf("replica %s disconnected, which was %s", c.Replica, c.Role())
+	return fmt.Sprintf("replica %s, which was %s, disconnected", c.Replica, c.Role())
 }
 
-// reappear opens the rows of this server's connections again, of those that no newer session has
-// replaced: another server closed them because this one was silent.
-func (s *Service) reappear(ctx context.Context) error {
-	s.present.telling.Lock()
-	defer s.present.telling.Unlock()
-	for chunk := range slices.Chunk(s.present.all(), 500) {
+// reopenConnections opens the rows of this server's connections again, unless a newer session has replaced
+// them: another server closed them because this one was silent.
+func (s *Service) reopenConnections(ctx context.Context) error {
+	s.connections.telling.Lock()
+	defer s.connections.telling.Unlock()
+	for chunk := range slices.Chunk(s.connections.all(), 500) {
 		byAgent := map[fleet.AgentID]bool{}
 		for _, c := range chunk {
 			byAgent[c.AgentID] = true
@@ -133,13 +133,13 @@ func (s *Service) reappear(ctx context.Context) error {
 			return nil
 		})
 		if err != nil {
-			return fmt.Errorf("recording again which agents are connected: %w", err)
+			return fmt.Errorf("reopening connections: %w", err)
 		}
 	}
 	return nil
 }
 
-// pollerCame writes that an agent polls. It is told as news only if it did not poll another server before.
+// pollerCame records that an agent polls. There is an event only if it did not poll another server before.
 func (s *Service) pollerCame(ctx context.Context, c fleet.Connection) error {
 	c.Server = s.member.ID()
 	err := s.store.Update(ctx, func(tx store.Tx) error {
@@ -163,16 +163,16 @@ func (s *Service) pollerCame(ctx context.Context, c fleet.Connection) error {
 			}
 		}
 		return s.tell(ctx, tx, fleet.Event{
-			TenantID: c.TenantID, Type: fleet.EventNormal, Reason: "AgentConnected", Agent: agent.Name, Message: "polls",
+			TenantID: c.TenantID, Type: fleet.EventNormal, Reason: fleet.ReasonAgentConnected, Agent: agent.Name, Message: "polls",
 		})
 	})
 	if err == nil {
-		s.present.add(c)
+		s.connections.add(c)
 	}
 	return err
 }
 
-// pollingAgents is what agents that poll ask of the use-cases; see package polling.
+// pollingAgents implements the interface of polling with the use cases.
 type pollingAgents struct{ *Service }
 
 func (p pollingAgents) AgentTargets(ctx context.Context, tx store.Tx, agent fleet.Agent) ([]rollout.AgentTarget, error) {
@@ -183,12 +183,12 @@ func (p pollingAgents) AgentPolls(ctx context.Context, c fleet.Connection) error
 	return p.pollerCame(ctx, c)
 }
 
-// Applications returns what an agent that polls has to run; see [polling.Poller.Applications].
+// Applications returns the desired state of a polling agent; see [polling.Poller.Applications].
 func (s *Service) Applications(ctx context.Context, agent fleet.Agent) ([]polling.Application, string, error) {
 	return s.polling.Applications(ctx, agent)
 }
 
-// WaitApplications is Applications for a caller that has those of a tag; see [polling.Poller.WaitApplications].
+// WaitApplications is Applications for a caller with a known tag; see [polling.Poller.WaitApplications].
 func (s *Service) WaitApplications(ctx context.Context, agent fleet.Agent, tag string, wait time.Duration) ([]polling.Application, string, bool, error) {
 	return s.polling.WaitApplications(ctx, agent, tag, wait)
 }

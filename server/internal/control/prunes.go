@@ -15,8 +15,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// HeldPrunes lists the objects of a deployment that have left its source and are kept until a user
-// confirms that they may be deleted, by agent and object, from behind after on. agent "" means all.
+// HeldPrunes lists the objects of a deployment that left its source and are kept until a user confirms their
+// deletion, by agent and object, starting after after. agent "" means all.
 func (s *Service) HeldPrunes(
 	ctx context.Context, p auth.Principal, tenant, deployment, agent string, after store.HeldObject, limit int,
 ) ([]HeldPrune, error) {
@@ -54,7 +54,7 @@ func (s *Service) HeldPrunes(
 	return out, err
 }
 
-// liveOrLeaving finds a deployment by its name. One that is being deleted may hold objects back as well.
+// liveOrLeaving finds a deployment by name. One that is being deleted may hold objects too.
 func liveOrLeaving(ctx context.Context, tx store.Tx, tenant fleet.TenantID, name string) (fleet.Deployment, error) {
 	d, err := tx.Deployments().ByName(ctx, tenant, name)
 	if errors.Is(err, store.ErrNotFound) {
@@ -69,7 +69,7 @@ func liveOrLeaving(ctx context.Context, tx store.Tx, tenant fleet.TenantID, name
 	return d, nil
 }
 
-// holders are the targets of d that may hold anything back, on one agent or on all.
+// holders returns the targets of d that may have held objects, on one agent or on all.
 func (s *Service) holders(ctx context.Context, tx store.Tx, d fleet.Deployment, agent string) (map[fleet.TargetID]fleet.Target, error) {
 	targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
 	if err != nil {
@@ -91,15 +91,15 @@ func (s *Service) holders(ctx context.Context, tx store.Tx, d fleet.Deployment, 
 	return out, nil
 }
 
-// answered reports whether what an agent says of a target is about just what is desired of it now: only
-// then is what it holds back what a confirmation would let go.
+// answered reports whether an agent has reported for the desired state of a target: only then are its held
+// objects those that a confirmation would delete.
 func (s *Service) answered(t fleet.Target) bool {
 	return (t.Desired.Digest != "" || t.Desired.Tombstone) && !rollout.KeepsPruneHold(t) && t.Observed.Version == t.Desired.Version && !s.planner.Ahead(t)
 }
 
-// ConfirmPrune lets agents delete objects that they hold back, for the bundle that they have now and for no
-// other. It is refused as a whole when it names anything that is not held now, when the number of all
-// is not the one that was expected, and while anything is suspended.
+// ConfirmPrune lets agents delete held objects, only for their current bundle. It is refused as a whole if it
+// names an object that is not held now, if the number of all differs from the expected one, and during a
+// suspension.
 func (s *Service) ConfirmPrune(ctx context.Context, p auth.Principal, tenant, name string, req ConfirmPrune) (ConfirmedPrune, error) {
 	if err := req.check(); err != nil {
 		return ConfirmedPrune{}, err
@@ -118,14 +118,14 @@ func (s *Service) ConfirmPrune(ctx context.Context, p auth.Principal, tenant, na
 		if err != nil {
 			return err
 		}
-		if held != "" {
+		if !held.IsZero() {
 			return fleet.Conflict("nothing of deployment %q can be deleted now: %s", name, held)
 		}
 		out, err = s.confirm(ctx, tx, d, req)
 		if err != nil || out.Targets == 0 {
 			return err
 		}
-		return s.record(ctx, tx, p, d, "deployment.confirm-prune", "PruneConfirmed", out.String())
+		return s.record(ctx, tx, p, d, "deployment.confirm-prune", fleet.ReasonPruneConfirmed, out.String())
 	})
 	return out, err
 }
@@ -133,18 +133,18 @@ func (s *Service) ConfirmPrune(ctx context.Context, p auth.Principal, tenant, na
 func (req ConfirmPrune) check() error {
 	switch {
 	case req.All && len(req.Objects) > 0:
-		return fleet.Invalid("objects", "name objects or confirm all of them, not both")
+		return fleet.Invalid("objects", "objects and all exclude each other")
 	case !req.All && len(req.Objects) == 0:
-		return fleet.Invalid("objects", "name at least one object, or confirm all with their number")
+		return fleet.Invalid("objects", "at least one object is required, or all with their number")
 	case len(req.Objects) > wire.MaxConfirmed:
-		return fleet.Invalid("objects", "%d are more than %d", len(req.Objects), wire.MaxConfirmed)
+		return fleet.Invalid("objects", "at most %[2]d objects are allowed, not %[1]d", len(req.Objects), wire.MaxConfirmed)
 	case req.All && req.Count <= 0:
-		return fleet.Invalid("count", "say how many are held, so that no more than you have seen are deleted")
+		return fleet.Invalid("count", "the number of held objects is required, so that no more than you have seen are deleted")
 	}
 	return nil
 }
 
-// confirm writes the confirmations, each to the target whose agent holds the object.
+// confirm writes the confirmations, each to the target with the held object.
 func (s *Service) confirm(ctx context.Context, tx store.Tx, d fleet.Deployment, req ConfirmPrune) (ConfirmedPrune, error) {
 	holders, err := s.holders(ctx, tx, d, req.Agent)
 	if err != nil {
@@ -168,10 +168,10 @@ func (s *Service) confirm(ctx context.Context, tx store.Tx, d fleet.Deployment, 
 		}
 		out.Objects, out.Deletions = append(out.Objects, chosen[id]...), out.Deletions+len(chosen[id])
 		if !slices.ContainsFunc(chosen[id], func(name string) bool { return !slices.Contains(t.Desired.Confirmed, name) }) {
-			continue // once is enough
+			continue // already confirmed
 		}
 		want := t.Desired
-		want.Version, want.Confirmed, want.HoldPrune = s.planner.Next(rollout.Newest(t)), all, false // what is held is marked: answered
+		want.Version, want.Confirmed, want.HoldPrune = s.planner.Next(rollout.Newest(t)), all, false // the held objects are known: answered
 		if err := tx.Targets().SetDesired(ctx, t.TenantID, t.ID, want); err != nil {
 			return ConfirmedPrune{}, err
 		}
@@ -181,8 +181,8 @@ func (s *Service) confirm(ctx context.Context, tx store.Tx, d fleet.Deployment, 
 	return out, nil
 }
 
-// stillHeld is what was confirmed for a target and is yet to be deleted. An agent that is done has deleted all
-// that it does not hold back; of one that is not, nobody knows, so that nothing is taken back.
+// stillHeld returns the confirmed deletions of a target that are not done yet. An agent that is done has
+// deleted all that it does not hold; for one that is not, this is unknown, so nothing is removed.
 func stillHeld(t fleet.Target, held map[string][]fleet.TargetID) []string {
 	if !rollout.Done(t.Observed.Sync) {
 		return t.Desired.Confirmed
@@ -190,7 +190,7 @@ func stillHeld(t fleet.Target, held map[string][]fleet.TargetID) []string {
 	return slices.DeleteFunc(slices.Clone(t.Desired.Confirmed), func(name string) bool { return !slices.Contains(held[name], t.ID) })
 }
 
-// heldNow is what the targets hold back of what is desired of them now, by name.
+// heldNow returns the held objects of the targets for their desired states, by name.
 func (s *Service) heldNow(
 	ctx context.Context, tx store.Tx, d fleet.Deployment, holders map[fleet.TargetID]fleet.Target,
 ) (map[string][]fleet.TargetID, error) {
@@ -213,7 +213,7 @@ func (s *Service) heldNow(
 	}
 }
 
-// choose picks what a request confirms, by target.
+// choose selects the deletions of a request, by target.
 func (req ConfirmPrune) choose(held map[string][]fleet.TargetID) (map[fleet.TargetID][]string, error) {
 	names := slices.Compact(slices.Sorted(slices.Values(req.Objects)))
 	if req.All {
@@ -232,20 +232,20 @@ func (req ConfirmPrune) choose(held map[string][]fleet.TargetID) (map[fleet.Targ
 		}
 	}
 	if len(unknown) > 0 {
-		return nil, fleet.Conflict("held deletion not found: %s: it is not held now, or its agent has not reported on the newest generation yet", some(unknown))
+		return nil, fleet.Conflict("held deletion not found: %s: it is not held now, or its agent has not reported for the newest generation yet", some(unknown))
 	}
 	if req.All && n != req.Count {
-		return nil, fleet.Conflict("%d deletions are held now, and not %d: look at them again", n, req.Count)
+		return nil, fleet.Conflict("%d deletions are held now, not %d: check them again", n, req.Count)
 	}
 	return out, nil
 }
 
-// String says what was confirmed, for the audit log.
+// String describes the confirmed deletions for the audit log.
 func (c ConfirmedPrune) String() string {
 	return fmt.Sprintf("%d deletions were confirmed, on %d agents: %s", c.Deletions, c.Targets, some(c.Objects))
 }
 
-// some names the first of many.
+// some lists the first of many names.
 func some(names []string) string {
 	const named = 20
 	if len(names) <= named {

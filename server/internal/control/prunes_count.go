@@ -6,13 +6,13 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// heldPrunes is how many deletions wait to be confirmed, by deployment and by target.
+// heldPrunes is the number of held deletions, by deployment and by target.
 type heldPrunes struct {
 	deployments map[fleet.DeploymentID]int
 	targets     map[fleet.TargetID]int
 }
 
-// heldPrunes counts as HeldPrunes lists: an object on two agents twice.
+// heldPrunes counts like HeldPrunes lists: an object on two agents counts twice.
 func (v *viewer) heldPrunes(ctx context.Context, ids ...fleet.DeploymentID) (heldPrunes, error) {
 	out := heldPrunes{map[fleet.DeploymentID]int{}, map[fleet.TargetID]int{}}
 	counts, err := v.tx.Targets().CountHeld(ctx, v.tenant, ids)

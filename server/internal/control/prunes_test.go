@@ -23,9 +23,9 @@ const (
 	heldB = "ConfigMap shop/b"
 )
 
-// holdBack reports for an agent that it has synced what is desired of its target of "web", and holds back
-// config maps of these names in namespace shop.
-func (d *desk) holdBack(t failer, tenant string, agent fleet.Agent, names ...string) {
+// holdBack reports for an agent that it has synced the desired state of its target of "web", and holds config
+// maps with these names in namespace shop.
+func (d *fixture) holdBack(t failer, tenant string, agent fleet.Agent, names ...string) {
 	t.Helper()
 	target := d.targets(t, tenant, "web")[agent.Name]
 	r := store.Report{Target: target.ID, Full: true, Observed: fleet.Observed{
@@ -40,9 +40,9 @@ func (d *desk) holdBack(t failer, tenant string, agent fleet.Agent, names ...str
 	ok(t, d.Report(d.ctx, []rollout.AgentReports{{Agent: agent, Reports: []store.Report{r}}}))
 }
 
-// holding is a deployment "web" of the default tenant on paris, which holds back a and b, and on rome,
-// which holds back a.
-func holding(t failer, d *desk) (paris, rome fleet.Agent) {
+// holding is a deployment "web" of the default tenant on paris, which holds a and b, and on rome, which holds
+// a.
+func holding(t failer, d *fixture) (paris, rome fleet.Agent) {
 	t.Helper()
 	paris, rome = d.enroll(t, "default", "paris", nil), d.enroll(t, "default", "rome", nil)
 	d.deploy(t, "default", "web", "default")
@@ -52,14 +52,14 @@ func holding(t failer, d *desk) (paris, rome fleet.Agent) {
 	return paris, rome
 }
 
-func (d *desk) confirmed(t failer, agent string) []string {
+func (d *fixture) confirmed(t failer, agent string) []string {
 	t.Helper()
 	return d.targets(t, "default", "web")[agent].Desired.Confirmed
 }
 
 func TestHeldPrunesAreListedAndConfirmed(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	paris, _ := holding(t, d)
 	before := d.targets(t, "default", "web")["paris"].Desired
 	list, err := d.HeldPrunes(d.ctx, root, "default", "web", "", store.HeldObject{}, 2)
@@ -87,7 +87,7 @@ func TestHeldPrunesAreListedAndConfirmed(t *testing.T) {
 	want := before
 	want.Generation, want.Confirmed = before.Generation+1, []string{heldA}
 	if diff := cmp.Diff(want, d.targets(t, "default", "web")["paris"].Desired); diff != "" {
-		t.Errorf("paris was told (-want +got):\n%s", diff)
+		t.Errorf("paris got (-want +got):\n%s", diff)
 	}
 	log, err := d.Audit(d.ctx, root, "default", store.AuditFilter{Limit: 1})
 	ok(t, err)
@@ -95,7 +95,7 @@ func TestHeldPrunesAreListedAndConfirmed(t *testing.T) {
 		t.Errorf("the audit log says %+v", log[0])
 	}
 
-	// The agent has deleted a; the rest of what it holds is confirmed by its number.
+	// The agent has deleted a; the rest of its held objects is confirmed by number.
 	d.holdBack(t, "default", paris, "b")
 	_, err = d.ConfirmPrune(d.ctx, root, "default", "web", control.ConfirmPrune{All: true, Count: 1, Agent: "paris"})
 	ok(t, err)
@@ -111,10 +111,10 @@ func TestHeldPrunesAreListedAndConfirmed(t *testing.T) {
 	}
 }
 
-// More can be confirmed one after the other than at once, and what is under way stays confirmed.
-func TestWhatIsDeletedMakesRoomForMore(t *testing.T) {
+// More can be confirmed one after the other than together, and running confirmations stay.
+func TestWhatIsDeletedMakesReplicaForMore(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	paris := d.enroll(t, "default", "paris", nil)
 	d.deploy(t, "default", "web", "default")
 	d.render(t, "default", "web", "1")
@@ -132,7 +132,7 @@ func TestWhatIsDeletedMakesRoomForMore(t *testing.T) {
 		t.Error(diff)
 	}
 
-	// The agent has begun with a, which it does not hold back any more, and is not done.
+	// The agent has started with a, which it no longer holds, and is not done.
 	target := d.targets(t, "default", "web")["paris"]
 	ok(t, d.Report(d.ctx, []rollout.AgentReports{{Agent: paris, Reports: []store.Report{{Target: target.ID, Full: true, Observed: fleet.Observed{
 		Version: target.Desired.Version, Digest: target.Desired.Digest, Sync: fleet.SyncSyncing, Health: fleet.HealthCurrent, AsOf: d.clock.Now(),
@@ -149,41 +149,41 @@ func TestWhatIsDeletedMakesRoomForMore(t *testing.T) {
 func TestWhatCannotBeConfirmedChangesNothing(t *testing.T) {
 	t.Parallel()
 	byName := control.ConfirmPrune{Objects: []string{heldA}}
-	suspend := func(_ *testing.T, d *desk) error {
+	suspend := func(_ *testing.T, d *fixture) error {
 		return result(d.SuspendDeployment(d.ctx, root, "default", "web", "audit"))
 	}
 	cases := map[string]struct {
-		prepare func(t *testing.T, d *desk) error
+		prepare func(t *testing.T, d *fixture) error
 		req     control.ConfirmPrune
 		says    string // of a conflict
 		field   string // of an invalid request
 	}{
 		"an object that is not held":        {nil, control.ConfirmPrune{Objects: []string{heldA, "Secret shop/x"}}, "Secret shop/x", ""},
 		"one that only another agent holds": {nil, control.ConfirmPrune{Objects: []string{heldB}, Agent: "rome"}, heldB, ""},
-		"all, with too small a number":      {nil, control.ConfirmPrune{All: true, Count: 2}, "3 deletions are held now, and not 2", ""},
-		"all, with too large a number":      {nil, control.ConfirmPrune{All: true, Count: 4}, "3 deletions are held now, and not 4", ""},
+		"all, with too small a number":      {nil, control.ConfirmPrune{All: true, Count: 2}, "3 deletions are held now, not 2", ""},
+		"all, with too large a number":      {nil, control.ConfirmPrune{All: true, Count: 4}, "3 deletions are held now, not 4", ""},
 		"all, without a number":             {nil, control.ConfirmPrune{All: true}, "", "count"},
 		"all and some":                      {nil, control.ConfirmPrune{All: true, Count: 3, Objects: []string{heldA}}, "", "objects"},
 		"nothing":                           {nil, control.ConfirmPrune{}, "", "objects"},
 		"an agent without the deployment":   {nil, control.ConfirmPrune{Objects: []string{heldA}, Agent: "oslo"}, "", "agent"},
 		"while the deployment is suspended": {suspend, byName, "suspended by root", ""},
-		"while the fleet is frozen":         {func(_ *testing.T, d *desk) error { return result(d.Freeze(d.ctx, root, "x")) }, byName, "fleet is suspended", ""},
-		"before the agents answer to an edit": {func(t *testing.T, d *desk) error {
+		"while the fleet is frozen":         {func(_ *testing.T, d *fixture) error { return result(d.Freeze(d.ctx, root, "x")) }, byName, "fleet is suspended", ""},
+		"before the agents answer to an edit": {func(t *testing.T, d *fixture) error {
 			d.edit(t, "default", "web", control.UpdateDeployment{Namespace: ptr("shop")})
 			return nil
 		}, byName, "held deletion not found", ""},
-		"before the agents answer to a commit": {func(t *testing.T, d *desk) error {
+		"before the agents answer to a commit": {func(t *testing.T, d *fixture) error {
 			d.render(t, "default", "web", "2")
 			return nil
 		}, byName, "held deletion not found", ""},
-		"after the targets have left": {func(_ *testing.T, d *desk) error {
+		"after the targets have left": {func(_ *testing.T, d *fixture) error {
 			return result(d.UpdateEnvironment(d.ctx, root, "default", "default", control.UpdateEnvironment{MatchLabels: &map[string]string{"no": "body"}}, control.Match{}))
 		}, byName, "held deletion not found", ""},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newDesk(t)
+			d := newFixture(t)
 			holding(t, d)
 			if c.prepare != nil {
 				ok(t, c.prepare(t, d))
@@ -205,7 +205,7 @@ func TestWhatCannotBeConfirmedChangesNothing(t *testing.T) {
 // covers: T3
 func TestOnlyDeployersOfTheTenantConfirm(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	holding(t, d)
 	own, err := d.Tenant(d.ctx, root, "default")
 	ok(t, err)
@@ -233,24 +233,24 @@ func TestOnlyDeployersOfTheTenantConfirm(t *testing.T) {
 
 func TestAConfirmationIsForOneBundle(t *testing.T) {
 	t.Parallel()
-	cases := map[string]func(t *testing.T, d *desk){
-		"a commit": func(t *testing.T, d *desk) { d.render(t, "default", "web", "2") },
-		"a commit and back": func(t *testing.T, d *desk) {
+	cases := map[string]func(t *testing.T, d *fixture){
+		"a commit": func(t *testing.T, d *fixture) { d.render(t, "default", "web", "2") },
+		"a commit and back": func(t *testing.T, d *fixture) {
 			d.render(t, "default", "web", "2")
 			d.render(t, "default", "web", "1")
 		},
-		"a rollback": func(t *testing.T, d *desk) {
+		"a rollback": func(t *testing.T, d *fixture) {
 			d.render(t, "default", "web", "2")
 			ok(t, result(d.Rollback(d.ctx, root, "default", "web", control.Rollback{Revision: 1})))
 		},
-		"an edit": func(t *testing.T, d *desk) {
+		"an edit": func(t *testing.T, d *fixture) {
 			ok(t, result(d.UpdateDeployment(d.ctx, root, "default", "web", control.UpdateDeployment{Policy: &fleet.Policy{Prune: true, Force: true}}, control.Match{})))
 		},
-		"leaving the environment": func(t *testing.T, d *desk) {
+		"leaving the environment": func(t *testing.T, d *fixture) {
 			ok(t, result(d.UpdateEnvironment(d.ctx, root, "default", "default", control.UpdateEnvironment{Agents: &[]string{"rome"}}, control.Match{})))
 			ok(t, result(d.UpdateEnvironment(d.ctx, root, "default", "default", control.UpdateEnvironment{Agents: &[]string{}}, control.Match{})))
 		},
-		"the deletion of the deployment": func(t *testing.T, d *desk) {
+		"the deletion of the deployment": func(t *testing.T, d *fixture) {
 			ok(t, result(d.DeleteDeployment(d.ctx, root, "default", "web", control.Match{})))
 			d.deploy(t, "default", "web", "default")
 		},
@@ -258,7 +258,7 @@ func TestAConfirmationIsForOneBundle(t *testing.T) {
 	for name, move := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newDesk(t)
+			d := newFixture(t)
 			holding(t, d)
 			_, err := d.ConfirmPrune(d.ctx, root, "default", "web", control.ConfirmPrune{Objects: []string{heldA, heldB}})
 			ok(t, err)
@@ -273,7 +273,7 @@ func TestAConfirmationIsForOneBundle(t *testing.T) {
 	}
 	t.Run("while a label changes it stays", func(t *testing.T) {
 		t.Parallel()
-		d := newDesk(t)
+		d := newFixture(t)
 		holding(t, d)
 		_, err := d.ConfirmPrune(d.ctx, root, "default", "web", control.ConfirmPrune{Objects: []string{heldA}})
 		ok(t, err)
@@ -285,11 +285,10 @@ func TestAConfirmationIsForOneBundle(t *testing.T) {
 	})
 }
 
-// Whatever comes first, a confirmation and a commit at the same time leave no confirmed deletion with
-// the bundle of the commit.
+// In any order, a concurrent confirmation and commit leave no confirmed deletion with the bundle of the commit.
 func TestAConfirmationRacesWithACommit(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	paris, rome := holding(t, d)
 	for round := range 10 {
 		value := "next " + time.Duration(round).String()

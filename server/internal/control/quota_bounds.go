@@ -5,7 +5,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/quota"
 )
 
-// bound is one number of a quota.
+// bound is one limit of a quota.
 type bound struct {
 	what  quota.Kind
 	limit int
@@ -25,7 +25,7 @@ func bounds(q fleet.Quota) []bound {
 func checkQuota(q fleet.Quota) error {
 	for _, bound := range bounds(q) {
 		if bound.limit < 0 {
-			return fleet.Invalid("quota."+string(bound.what), "%d is no bound: give a positive number, or 0 for none", bound.limit)
+			return fleet.Invalid("quota."+string(bound.what), "%d is not valid: use a positive number, or 0 for no limit", bound.limit)
 		}
 	}
 	return nil

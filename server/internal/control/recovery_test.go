@@ -8,13 +8,13 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// What a re-enrolled agent holds is listed and confirmed while its prune is held, and the confirmation goes out
-// without the hold: what is not confirmed is marked in the cluster by then.
+// The objects of a re-enrolled agent are listed and confirmed while its prune is held, and the confirmation is
+// sent without the hold: unconfirmed objects are marked in the cluster by then.
 //
 // covers: A6 (agent rejoin: held, listed, confirmable)
 func TestWhatARecoveryHoldsIsConfirmedByName(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	paris := d.enroll(t, "default", "paris", nil)
 	d.deploy(t, "default", "web", "default")
 	d.render(t, "default", "web", "1")
@@ -36,14 +36,14 @@ func TestWhatARecoveryHoldsIsConfirmedByName(t *testing.T) {
 	ok(t, err)
 	got := d.targets(t, "default", "web")["paris"].Desired
 	if done.Deletions != 1 || got.HoldPrune || len(got.Confirmed) != 1 {
-		t.Errorf("%+v was confirmed, and the agent is told %+v", done, got)
+		t.Errorf("%+v was confirmed, and the agent gets %+v", done, got)
 	}
 }
 
-// A dry run writes nothing down, so that it does not end a hold.
+// A dry run stores nothing, so it does not end a hold.
 func TestADryRunDoesNotEndAHold(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	paris := d.enroll(t, "default", "paris", nil)
 	d.deploy(t, "default", "web", "default")
 	_, err := d.UpdateDeployment(d.ctx, root, "default", "web", control.UpdateDeployment{Policy: &fleet.Policy{Prune: true, DryRun: true}}, control.Match{})
@@ -56,6 +56,6 @@ func TestADryRunDoesNotEndAHold(t *testing.T) {
 	d.holdBack(t, "default", paris, "a")
 	d.render(t, "default", "web", "2")
 	if got := d.targets(t, "default", "web")["paris"].Desired; !got.HoldPrune || got.Version.Compare(held.Version) <= 0 {
-		t.Errorf("after a dry run the agent is told %+v", got)
+		t.Errorf("after a dry run the agent gets %+v", got)
 	}
 }

@@ -11,7 +11,7 @@ import (
 // covers: T10 (beyond the limit is refused at the server)
 func TestWhatIsBeyondAGrantIsNotGivenOut(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.tenant(t, "guest")
 	d.enroll(t, "default", "paris", nil)
 	grant, err := d.CreateGrant(d.ctx, root, "default", control.CreateGrant{

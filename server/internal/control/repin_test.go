@@ -16,10 +16,10 @@ func manual(ctx context.Context, t failer, s *control.Service) {
 	ok(t, err)
 }
 
-// The revision that was kept last need not be the one that runs: a sync to a tag keeps one too.
+// The last kept revision need not be the running one: a sync to a tag keeps one too.
 func TestBecomingManualPinsWhatRunsAndNotWhatWasKeptLast(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	paris := r.enroll(t, "paris")
 	r.push(t, map[string]string{"app/cm.yaml": configMap("a", "1")})
 	ok(t, r.repo.Tag(t.Context(), "v1", "first"))
@@ -49,10 +49,10 @@ func TestBecomingManualPinsWhatRunsAndNotWhatWasKeptLast(t *testing.T) {
 	}
 }
 
-// What was rendered while something held a deployment runs nowhere: becoming manual does not choose it.
+// A render during a suspension runs nowhere: becoming manual does not choose it.
 func TestBecomingManualWhileHeldChoosesNothing(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.enroll(t, "default", "paris", nil)
 	d.deploy(t, "default", "app", "default")
 	d.render(t, "default", "app", "1")
@@ -71,10 +71,10 @@ func TestBecomingManualWhileHeldChoosesNothing(t *testing.T) {
 	}
 }
 
-// Somebody who has pinned a deployment and then makes it manual means it to stay there.
+// A user who pins a deployment and then makes it manual wants it to stay there.
 func TestBecomingManualKeepsAPin(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.enroll(t, "default", "paris", nil)
 	d.deploy(t, "default", "app", "default")
 	first := d.render(t, "default", "app", "1")

@@ -12,15 +12,15 @@ import (
 // covers: O7
 func TestTheWorkOfADeadReplicaIsTakenOverBeforeItsBeatIsMissed(t *testing.T) {
 	t.Parallel()
-	const names, replicas = 30, 3
-	rooms := newRooms(t, newPostgres(t), replicas, control.Config{BeatLapse: time.Hour}) // by beats nobody is missed while this runs
+	const names, count = 30, 3
+	replicas := newReplicas(t, newPostgres(t), count, control.Config{BeatTimeout: time.Hour}) // heartbeats detect no missing replica in this time
 	l := &ledger{holds: map[string]int{}}
-	stops := l.begin(t, rooms, names)
+	stops := l.begin(t, replicas, names)
 	led := func(by int) func(context.Context) error { return l.spread(names, by) }
-	testkit.Eventually(t, patience, led(replicas))
-	stops[1]() // what it led ends with it, as with its process
+	testkit.Eventually(t, patience, led(count))
+	stops[1]() // its work ends with it, like with its process
 	began := time.Now()
-	rooms[1].kill()
-	testkit.Eventually(t, patience, led(replicas-1))
+	replicas[1].kill()
+	testkit.Eventually(t, patience, led(count-1))
 	t.Logf("taken over after %s", time.Since(began).Round(time.Millisecond))
 }

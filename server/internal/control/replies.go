@@ -8,8 +8,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// ClaimReply takes an idempotency key for a request of p. When p has used the key before, it returns
-// what is kept and false.
+// ClaimReply reserves an idempotency key for a request of p. If p has used the key before, it returns the
+// stored reply and false.
 func (s *Service) ClaimReply(ctx context.Context, p auth.Principal, r store.Reply) (store.Reply, bool, error) {
 	r.Scope, r.At = replyScope(p), s.cfg.Now()
 	var kept store.Reply
@@ -21,16 +21,16 @@ func (s *Service) ClaimReply(ctx context.Context, p auth.Principal, r store.Repl
 	return kept, fresh, err
 }
 
-// CompleteReply keeps the answer to the request that has claimed the key.
+// CompleteReply stores the response to the request that claimed the key.
 func (s *Service) CompleteReply(ctx context.Context, p auth.Principal, r store.Reply) error {
 	r.Scope, r.At = replyScope(p), s.cfg.Now()
 	return s.store.Update(ctx, func(tx store.Tx) error { return tx.Replies().Complete(ctx, r) })
 }
 
-// ReleaseReply gives up a claim of p whose request has changed nothing.
+// ReleaseReply releases a claim of p whose request has changed nothing.
 func (s *Service) ReleaseReply(ctx context.Context, p auth.Principal, key string) error {
 	return s.store.Update(ctx, func(tx store.Tx) error { return tx.Replies().Release(ctx, replyScope(p), key) })
 }
 
-// replyScope keeps the keys of callers apart: names are not unique, tokens are.
+// replyScope separates the keys of callers: names are not unique, tokens are.
 func replyScope(p auth.Principal) string { return cmp.Or(string(p.TokenID), "name:"+p.Name) }

@@ -20,7 +20,7 @@ import (
 )
 
 // BenchmarkReport is a storm of statuses as the gateway writes it: batches of 50 agents with 20 targets each.
-// Of every target the message and one of four objects are new, or all objects of all of them, or nothing is.
+// The message and one of four objects of every target are new, or all objects, or nothing.
 func BenchmarkReport(b *testing.B) {
 	databases := map[string]func(b *testing.B) (store.Store, error){
 		"sqlite": func(b *testing.B) (store.Store, error) {
@@ -53,7 +53,7 @@ func BenchmarkReport(b *testing.B) {
 	}
 }
 
-// stormFleet is 100 agents with 20 targets each, which are in the order of their agents.
+// stormFleet has 100 agents with 20 targets each, in the order of their agents.
 type stormFleet struct {
 	service *control.Service
 	tenant  fleet.TenantID

@@ -13,15 +13,15 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Repositories lists the repositories of a tenant in the order of their URLs.
-func (s *Service) Repositories(ctx context.Context, p auth.Principal, tenant string, page store.Page) ([]RepositoryView, error) {
+// Repositories lists the repositories of a tenant, sorted by URL.
+func (s *Service) Repositories(ctx context.Context, p auth.Principal, tenant string, f store.RepositoryFilter) ([]RepositoryView, error) {
 	var out []RepositoryView
 	err := s.store.View(ctx, func(tx store.Tx) error {
 		t, err := readable(ctx, tx, p, tenant)
 		if err != nil {
 			return err
 		}
-		repos, err := tx.Repositories().List(ctx, t.ID, page)
+		repos, err := tx.Repositories().List(ctx, t.ID, f)
 		if err != nil {
 			return err
 		}
@@ -72,8 +72,7 @@ func (s *Service) viewRepository(ctx context.Context, tx store.Tx, repo fleet.Re
 	return v, err
 }
 
-// CreateRepository makes a repository known before anything is deployed from it, and says how it is
-// read.
+// CreateRepository creates a repository before anything is deployed from it, with its settings.
 func (s *Service) CreateRepository(ctx context.Context, p auth.Principal, tenant string, req CreateRepository) (RepositoryView, error) {
 	url, err := s.git.CheckURL(req.URL)
 	if err != nil {
@@ -83,7 +82,7 @@ func (s *Service) CreateRepository(ctx context.Context, p auth.Principal, tenant
 		return RepositoryView{}, fleet.Invalid("signers", "%v", err)
 	}
 	repo := fleet.Repository{
-		ID: fleet.NewRepositoryID(), URL: url, Submodules: req.Submodules, Signers: req.Signers, Spec: 1, CreatedAt: s.cfg.Now(),
+		ID: fleet.NewRepositoryID(), URL: url, Submodules: req.Submodules, Signers: req.Signers, SpecRevision: 1, CreatedAt: s.cfg.Now(),
 	}
 	err = s.store.Update(ctx, func(tx store.Tx) error {
 		t, err := administrable(ctx, tx, p, tenant)
@@ -114,7 +113,7 @@ func (s *Service) CreateRepository(ctx context.Context, p auth.Principal, tenant
 	return s.Repository(ctx, p, tenant, repo.ID)
 }
 
-// credentialFor finds a credential by its name, and refuses one that the URL has no use for.
+// credentialFor finds a credential by name, and refuses one that does not fit the URL.
 func credentialFor(ctx context.Context, tx store.Tx, repo fleet.Repository, name string) (fleet.CredentialID, error) {
 	if name == "" {
 		return "", nil
@@ -128,12 +127,12 @@ func credentialFor(ctx context.Context, tx store.Tx, repo fleet.Repository, name
 	}
 	overHTTP := strings.HasPrefix(repo.URL, "https://") || strings.HasPrefix(repo.URL, "http://")
 	if overHTTP != (c.Kind == fleet.CredentialHTTPS) {
-		return "", fleet.Invalid("credential", "credential %q is of kind %q, which %s cannot be read with", name, c.Kind, repo.URL)
+		return "", fleet.Invalid("credential", "credential %q has kind %q, which does not fit %s", name, c.Kind, repo.URL)
 	}
 	return c.ID, nil
 }
 
-// UpdateRepository changes how a repository is read; it is read anew at once.
+// UpdateRepository changes the settings of a repository; it is read again immediately.
 func (s *Service) UpdateRepository(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID, req UpdateRepository, match Match) (RepositoryView, error) {
 	if req.Signers != nil {
 		if err := gitsource.CheckSigners(*req.Signers); err != nil {
@@ -160,13 +159,28 @@ func (s *Service) setCredential(ctx context.Context, tx store.Tx, p auth.Princip
 	if err != nil || credential == repo.CredentialID {
 		return err
 	}
+	if err := checkReplacement(ctx, tx, p, repo); err != nil {
+		return err
+	}
 	if err := tx.Repositories().SetCredential(ctx, repo.TenantID, repo.ID, credential); err != nil {
 		return err
 	}
 	return s.auditRepository(ctx, tx, p, repo, "repository.update", "credential "+*req.Credential)
 }
 
-// setPolicy changes what of a repository is believed and followed.
+// checkReplacement refuses to replace a credential that a Kubernetes resource gave to a repository.
+func checkReplacement(ctx context.Context, tx store.Tx, p auth.Principal, repo fleet.Repository) error {
+	if repo.CredentialID == "" || !p.Owner.IsZero() {
+		return nil
+	}
+	c, err := tx.Credentials().Get(ctx, repo.TenantID, repo.CredentialID)
+	if err != nil {
+		return err
+	}
+	return checkOwner(ctx, tx, p, credentialResource(c), "replaced")
+}
+
+// setPolicy changes signers and submodules of a repository.
 func (s *Service) setPolicy(ctx context.Context, tx store.Tx, p auth.Principal, repo fleet.Repository, req UpdateRepository) error {
 	was := repo
 	var changed []string
@@ -190,14 +204,14 @@ func (s *Service) setPolicy(ctx context.Context, tx store.Tx, p auth.Principal, 
 	return s.shareSigners(ctx, tx, p, repo)
 }
 
-// DeleteRepository removes a repository that nothing is deployed from.
+// DeleteRepository removes a repository that no deployment uses.
 func (s *Service) DeleteRepository(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID, match Match) error {
 	return s.changeRepository(ctx, p, tenant, id, match, func(tx store.Tx, repo fleet.Repository) error {
 		if err := notConfigured(ctx, tx, repo); err != nil {
 			return err
 		}
 		if err := tx.Repositories().Delete(ctx, repo.TenantID, repo.ID); errors.Is(err, store.ErrExists) {
-			return fleet.Conflict("deployments come from repository %s, or are edited to: delete or edit them first; those on their way out count until their agents have deleted them", repo.URL)
+			return fleet.Conflict("deployments, or their pending specs, use repository %s: delete or edit them first; those that are being deleted count until their agents have deleted them", repo.URL)
 		} else if err != nil {
 			return err
 		}
@@ -205,7 +219,7 @@ func (s *Service) DeleteRepository(ctx context.Context, p auth.Principal, tenant
 	})
 }
 
-// RefreshRepository has a repository looked at now.
+// RefreshRepository reads a repository now.
 func (s *Service) RefreshRepository(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID) error {
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		t, err := deployable(ctx, tx, p, tenant)
@@ -216,7 +230,7 @@ func (s *Service) RefreshRepository(ctx context.Context, p auth.Principal, tenan
 		if err != nil {
 			return fmt.Errorf("repository %q: %w", id, err)
 		}
-		if err := tx.Changes().RecordPush(ctx, t.ID, repo.ID, ""); err != nil {
+		if err := tx.Changes().WakeRepository(ctx, t.ID, repo.ID, store.Wake{Reason: store.WakeRefresh}); err != nil {
 			return err
 		}
 		return s.auditRepository(ctx, tx, p, repo, "repository.refresh", "")
@@ -233,7 +247,7 @@ func (s *Service) changeRepository(ctx context.Context, p auth.Principal, tenant
 		if err != nil {
 			return fmt.Errorf("repository %q: %w", id, err)
 		}
-		if err := match.check(string(repo.ID), repo.Spec); err != nil {
+		if err := match.check(string(repo.ID), repo.SpecRevision); err != nil {
 			return err
 		}
 		return change(tx, repo)

@@ -24,9 +24,9 @@ func saying(part string) func(control.DeploymentView) error {
 	}
 }
 
-func (r *room) change(t *testing.T, req control.UpdateRepository) control.RepositoryView {
+func (r *replica) change(t *testing.T, req control.UpdateRepository) control.RepositoryView {
 	t.Helper()
-	repos, err := r.Repositories(t.Context(), admin, "default", store.Page{})
+	repos, err := r.Repositories(t.Context(), admin, "default", store.RepositoryFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,10 +37,10 @@ func (r *room) change(t *testing.T, req control.UpdateRepository) control.Reposi
 	return view
 }
 
-// A commit that no signer has signed is refused by name, and what runs stays.
+// An unsigned commit is refused with its name, and the running state stays.
 func TestCommitsOfStrangersChangeNothing(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.enroll(t, "paris")
 	first := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "1")})
 	r.deploy(t, "app", "app")
@@ -50,14 +50,14 @@ func TestCommitsOfStrangersChangeNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	signers := "ann@example.com " + string(ssh.MarshalAuthorizedKey(key))
-	if got := r.change(t, control.UpdateRepository{Signers: &signers}); got.Signers != signers || got.Spec != 2 {
+	if got := r.change(t, control.UpdateRepository{Signers: &signers}); got.Signers != signers || got.SpecRevision != 2 {
 		t.Errorf("got %+v", got.Repository)
 	}
 	r.await(t, "app", saying("commit "+first[:12]+" is not accepted: it is not signed"))
 	second := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "2")})
 	after := r.await(t, "app", saying("commit "+second[:12]+" is not accepted: it is not signed"))
 	if after.Rendered.Digest != before.Rendered.Digest || after.Targets[0].Desired.Version != before.Targets[0].Desired.Version {
-		t.Errorf("what runs was touched: %+v, before %+v", after.Targets[0].Desired, before.Targets[0].Desired)
+		t.Errorf("the running state changed: %+v, before %+v", after.Targets[0].Desired, before.Targets[0].Desired)
 	}
 	nobody := ""
 	r.change(t, control.UpdateRepository{Signers: &nobody})
@@ -66,7 +66,7 @@ func TestCommitsOfStrangersChangeNothing(t *testing.T) {
 
 func TestSignersThatCannotBeReadAreNotKept(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	bad := "ann@example.com ssh-ed25519 AAAA"
 	_, err := r.CreateRepository(t.Context(), admin, "default", control.CreateRepository{URL: r.url, Signers: bad})
 	if err == nil || !strings.Contains(err.Error(), "line 1 of the signers") {
@@ -81,10 +81,10 @@ func TestSignersThatCannotBeReadAreNotKept(t *testing.T) {
 	}
 }
 
-// Another spelling of a URL is no way round the signers of a repository.
+// Another spelling of a URL does not bypass the signers of a repository.
 func TestSignersHoldForEverySpelling(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.enroll(t, "paris")
 	first := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "1")})
 	deploy := func(name, url string) {
@@ -109,7 +109,7 @@ func TestSignersHoldForEverySpelling(t *testing.T) {
 	}
 	r.await(t, "before", saying("commit "+first[:12]+" is not accepted: it is not signed"))
 	deploy("after", strings.Replace(r.url, "/apps", "//apps", 1))
-	repos, err := r.Repositories(t.Context(), admin, "default", store.Page{})
+	repos, err := r.Repositories(t.Context(), admin, "default", store.RepositoryFilter{})
 	ok(t, err)
 	for _, repo := range repos {
 		if repo.Signers != signers {
@@ -123,7 +123,7 @@ func TestSignersHoldForEverySpelling(t *testing.T) {
 
 func TestSubmodulesAreReadWhereTheRepositoryAllowsIt(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.enroll(t, "paris")
 	lib, err := r.git.CreateHosted("lib")
 	if err != nil {
@@ -142,7 +142,7 @@ func TestSubmodulesAreReadWhereTheRepositoryAllowsIt(t *testing.T) {
 	yes := true
 	r.change(t, control.UpdateRepository{Submodules: &yes})
 	r.await(t, "lib", atCommit(first))
-	// A submodule that cannot be read is told where the repository is looked at.
+	// An unreadable submodule is reported where the repository is read.
 	if err := r.git.Remove("lib"); err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +153,7 @@ func TestSubmodulesAreReadWhereTheRepositoryAllowsIt(t *testing.T) {
 // covers: G4 (a range of versions moves when a higher tag appears)
 func TestARangeOfVersionsIsFollowed(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.enroll(t, "paris")
 	tag := func(name, value string) string {
 		t.Helper()
@@ -164,7 +164,7 @@ func TestARangeOfVersionsIsFollowed(t *testing.T) {
 		if err := r.repo.Push(t.Context(), "refs/tags/"+name); err != nil {
 			t.Fatal(err)
 		}
-		repos, err := r.Repositories(t.Context(), admin, "default", store.Page{})
+		repos, err := r.Repositories(t.Context(), admin, "default", store.RepositoryFilter{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,11 +194,11 @@ func TestARangeOfVersionsIsFollowed(t *testing.T) {
 	}
 }
 
-// awaitProblem waits until the repository is said to be unreadable because of something.
-func (r *room) awaitProblem(t *testing.T, part string) {
+// awaitProblem waits until the repository is unreadable with a message.
+func (r *replica) awaitProblem(t *testing.T, part string) {
 	t.Helper()
 	testkit.Eventually(t, patience, func(ctx context.Context) error {
-		repos, err := r.Repositories(ctx, admin, "default", store.Page{})
+		repos, err := r.Repositories(ctx, admin, "default", store.RepositoryFilter{})
 		if err == nil && !strings.Contains(repos[0].Error, part) {
 			err = fmt.Errorf("its error is %q", repos[0].Error)
 		}

@@ -10,12 +10,12 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Signers hold for a repository, however its URL is written: who may deploy, and so name a URL, must not get
-// round them by another spelling.
+// Signers apply to a repository in every spelling of its URL: otherwise a deployer could bypass them with
+// another spelling.
 
-// spellings are the other repositories of the tenant that are this one by another URL.
+// spellings returns the other repositories of the tenant that are the same one with another URL.
 func spellings(ctx context.Context, tx store.Tx, repo fleet.Repository) ([]fleet.Repository, error) {
-	all, err := tx.Repositories().List(ctx, repo.TenantID, store.Whole())
+	all, err := tx.Repositories().List(ctx, repo.TenantID, store.RepositoryFilter{Page: store.Whole()})
 	if err != nil {
 		return nil, err
 	}
@@ -28,19 +28,19 @@ func spellings(ctx context.Context, tx store.Tx, repo fleet.Repository) ([]fleet
 	return out, nil
 }
 
-// takeSigners gives a repository that is new the signers of its other spellings, and refuses others.
+// takeSigners gives a new repository the signers of its other spellings, and refuses others.
 func takeSigners(ctx context.Context, tx store.Tx, repo *fleet.Repository) error {
 	others, err := spellings(ctx, tx, *repo)
 	for _, other := range others {
 		if repo.Signers != "" && other.Signers != "" && repo.Signers != other.Signers {
-			return fleet.Invalid("signers", "%s is the same repository and has others: set them there, which holds for both", other.URL)
+			return fleet.Invalid("signers", "%s is the same repository and has other signers: set them there for both", other.URL)
 		}
 		repo.Signers = cmp.Or(repo.Signers, other.Signers)
 	}
 	return err
 }
 
-// shareSigners gives the signers of a repository to its other spellings.
+// shareSigners copies the signers of a repository to its other spellings.
 func (s *Service) shareSigners(ctx context.Context, tx store.Tx, p auth.Principal, repo fleet.Repository) error {
 	others, err := spellings(ctx, tx, repo)
 	if err != nil {

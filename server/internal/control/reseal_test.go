@@ -11,7 +11,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// interrupted is a store in which something happens after the credentials to be sealed anew were read.
+// interrupted is a store in which something happens after the credentials to be encrypted again were read.
 type interrupted struct {
 	store.Store
 	then func()
@@ -41,9 +41,9 @@ func (c interruptedCredentials) NotSealedByAllTenants(ctx context.Context, key s
 	return out, err
 }
 
-// The key is rotated while somebody replaces a secret at a replica that has not got the new key yet. The
-// old secret must not come back, nor may the new one stay under the old key, which goes away next. Only
-// PostgreSQL lets the two overlap.
+// The key is rotated while a user replaces a secret on a replica without the new key. The old secret must not
+// come back, nor may the new one stay encrypted with the old key, which is removed next. Only PostgreSQL lets
+// the two overlap.
 func TestASecretThatIsReplacedDuringARotationStays(t *testing.T) {
 	t.Parallel()
 	db := newPostgres(t)
@@ -85,7 +85,7 @@ func TestASecretThatIsReplacedDuringARotationStays(t *testing.T) {
 	if n != 1 {
 		t.Errorf("%d were sealed, and there is one", n)
 	}
-	// With the new key alone, the same secret again is no change: it is the one that is kept.
+	// With the new key alone, the same secret again is no change.
 	last := fetchLast(t, st)
 	_, err = with(st, "new").UpdateCredential(t.Context(), root, "default", "git", control.UpdateCredential{Secret: ptr("second")}, control.Match{})
 	ok(t, err)

@@ -11,7 +11,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Revisions lists what a rollback can go back to, newest first.
+// Revisions lists the kept revisions, newest first.
 func (s *Service) Revisions(ctx context.Context, p auth.Principal, tenant, name string, page store.Page) ([]fleet.Revision, error) {
 	var out []fleet.Revision
 	var repo fleet.Repository
@@ -36,13 +36,13 @@ func (s *Service) Revisions(ctx context.Context, p auth.Principal, tenant, name 
 	return out, err
 }
 
-// commitReader is a Git that can describe commits which it has fetched.
+// commitReader is a Git that can describe fetched commits.
 type commitReader interface {
 	CommitInfo(ctx context.Context, a gitsource.Access, commit string) (gitsource.CommitInfo, error)
 }
 
-// describeCommits adds author and message to revisions. Those whose commit the mirror does not hold stay without: the
-// listing must work while Git is away.
+// describeCommits adds author and message to revisions. Revisions whose commit is not in the mirror stay
+// without: the listing must work without Git.
 func (s *Service) describeCommits(ctx context.Context, repo fleet.Repository, revisions []fleet.Revision) {
 	git, ok := s.git.(commitReader)
 	if !ok {
@@ -59,16 +59,19 @@ func (s *Service) describeCommits(ctx context.Context, repo fleet.Repository, re
 	}
 }
 
-// Rollback goes back to a kept revision by a run of its own. It needs no Git. An automated deployment
-// stays there until it is released.
+// Rollback returns to a kept revision with a new run. It needs no Git. An automated deployment stays there
+// until it is released.
 func (s *Service) Rollback(ctx context.Context, p auth.Principal, tenant, name string, req Rollback) (fleet.SyncRun, error) {
 	if (req.Revision == 0) == (req.Commit == "") {
-		return fleet.SyncRun{}, fleet.Invalid("revision", "give either the number of a revision or a commit")
+		return fleet.SyncRun{}, fleet.Invalid("revision", "either the number of a revision or a commit is required")
 	}
 	if req.Commit != "" && len(req.Commit) < 7 {
-		return fleet.SyncRun{}, fleet.Invalid("commit", "give at least 7 characters of the commit")
+		return fleet.SyncRun{}, fleet.Invalid("commit", "at least 7 characters of the commit are required")
 	}
 	return s.createRun(ctx, p, tenant, name, func(tx store.Tx, d fleet.Deployment) (fleet.SyncRun, error) {
+		if err := checkOwner(ctx, tx, p, deploymentResource(d), "rolled back"); err != nil {
+			return fleet.SyncRun{}, err
+		}
 		kept, err := tx.Revisions().List(ctx, d.TenantID, d.ID, store.Whole())
 		if err != nil {
 			return fleet.SyncRun{}, err
@@ -79,18 +82,21 @@ func (s *Service) Rollback(ctx context.Context, p auth.Principal, tenant, name s
 			}
 		}
 		if req.Commit != "" {
-			return fleet.SyncRun{}, fleet.Invalid("commit", "no kept revision of deployment %q is of commit %q", d.Name, req.Commit)
+			return fleet.SyncRun{}, fleet.Invalid("commit", "deployment %q has no kept revision of commit %q", d.Name, req.Commit)
 		}
 		return fleet.SyncRun{}, fleet.Invalid("revision", "revision %d of deployment %q is not kept", req.Revision, d.Name)
 	})
 }
 
-// ReleaseDeployment ends the pin of an automated deployment: it follows its source again. One that is
-// not pinned stays as it is.
+// ReleaseDeployment ends the pin of an automated deployment: it follows its source again. One that is not
+// pinned does not change.
 func (s *Service) ReleaseDeployment(ctx context.Context, p auth.Principal, tenant, name string) (DeploymentView, error) {
 	err := s.store.Update(ctx, func(tx store.Tx) error {
-		t, d, err := s.deployableDeployment(ctx, tx, p, tenant, name)
+		_, d, err := s.deployableDeployment(ctx, tx, p, tenant, name)
 		if err != nil {
+			return err
+		}
+		if err := checkOwner(ctx, tx, p, deploymentResource(d), "released"); err != nil {
 			return err
 		}
 		if d.Policy.Manual {
@@ -99,12 +105,21 @@ func (s *Service) ReleaseDeployment(ctx context.Context, p auth.Principal, tenan
 		if !d.Pin.Active() {
 			return nil
 		}
-		was := d.Pin
-		d.Pin = fleet.Pin{}
-		return s.edited(ctx, tx, p, t, d, "deployment.release", fmt.Sprintf("was pinned to revision %d", was.Revision))
+		return s.unpin(ctx, tx, p, d)
 	})
 	if err != nil {
 		return DeploymentView{}, err
 	}
 	return s.Deployment(ctx, p, tenant, name)
+}
+
+// unpin ends the pin of a deployment.
+func (s *Service) unpin(ctx context.Context, tx store.Tx, p auth.Principal, d fleet.Deployment) error {
+	t, err := tx.Tenants().Get(ctx, d.TenantID)
+	if err != nil {
+		return err
+	}
+	was := d.Pin
+	d.Pin = fleet.Pin{}
+	return s.edited(ctx, tx, p, t, d, "deployment.release", fmt.Sprintf("was pinned to revision %d", was.Revision))
 }

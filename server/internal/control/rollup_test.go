@@ -13,7 +13,7 @@ import (
 )
 
 // present makes an agent connected.
-func (d *desk) present(t failer, a fleet.Agent) {
+func (d *fixture) present(t failer, a fleet.Agent) {
 	t.Helper()
 	ok(t, d.store.Update(d.ctx, func(tx store.Tx) error {
 		return tx.Connections().Put(d.ctx, fleet.Connection{
@@ -24,7 +24,7 @@ func (d *desk) present(t failer, a fleet.Agent) {
 
 func TestAgentThatNeverConnectedIsCountedAndHidesNothing(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	paris, rome := d.enroll(t, "default", "paris", nil), d.enroll(t, "default", "rome", nil)
 	d.enroll(t, "default", "atlantis", nil)
 	d.deploy(t, "default", "web", "")
@@ -42,23 +42,23 @@ func TestAgentThatNeverConnectedIsCountedAndHidesNothing(t *testing.T) {
 		if v.Sync != sync || v.Health != fleet.HealthCurrent || v.Message != message {
 			t.Errorf("%s: it reads %s, %s, %q", what, v.Sync, v.Health, v.Message)
 		}
-		if diff := cmp.Diff(control.TargetCounts{Targets: 3, Ready: 2, Never: 1, HeldBack: v.Counts.HeldBack, Sync: v.Counts.Sync, Health: v.Counts.Health}, v.Counts); diff != "" {
+		if diff := cmp.Diff(control.TargetCounts{Targets: 3, Ready: 2, Never: 1, HeldBack: v.Counts.HeldBack, Sync: v.Counts.Sync, Health: v.Counts.Health, SyncSince: v.Counts.SyncSince, HealthSince: v.Counts.HealthSince}, v.Counts); diff != "" {
 			t.Errorf("%s: (-want +got):\n%s", what, diff)
 		}
 	}
 	read("two are synced", fleet.SyncSynced, "1 agent has never connected")
 	_, err := d.SuspendDeployment(d.ctx, root, "default", "web", "audit")
 	ok(t, err)
-	held := d.view(t, "web").Held
+	held := d.view(t, "web").Held.Message
 	read("suspended", fleet.SyncSynced, held+"; 1 agent has never connected")
 	d.rendered(t, "default", "web", configMap("a", "2"))
-	read("suspended, with a newer revision", fleet.SyncOutOfSync, "paris: a newer revision is there: "+held+"; 1 agent has never connected")
+	read("suspended, with a newer revision", fleet.SyncOutOfSync, "paris: a newer revision is available: "+held+"; 1 agent has never connected")
 }
 
-// What is not healthy is told first, whatever the name of its agent; doctor says the same.
+// An unhealthy target is shown first, independent of the name of its agent; doctor shows the same.
 func TestTheMessageIsThatOfTheTargetThatIsNotHealthy(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	good, bad := d.enroll(t, "default", "amsterdam", nil), d.enroll(t, "default", "bad", nil)
 	d.enroll(t, "default", "atlantis", nil)
 	d.deploy(t, "default", "web", "")
@@ -80,7 +80,7 @@ func TestTheMessageIsThatOfTheTargetThatIsNotHealthy(t *testing.T) {
 	found, err := d.Diagnose(d.ctx, root, "default")
 	ok(t, err)
 	for _, f := range found.Findings {
-		if f.Reason == control.ReasonUnhealthy && !strings.Contains(f.Message, "bad: pods unschedulable") {
+		if f.Reason == fleet.ReasonUnhealthy && !strings.Contains(f.Message, "bad: pods unschedulable") {
 			t.Errorf("doctor says %q", f.Message)
 		}
 	}
@@ -88,7 +88,7 @@ func TestTheMessageIsThatOfTheTargetThatIsNotHealthy(t *testing.T) {
 
 func TestCommitThatRunsIsToldFromTheNewest(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	paris := r.enroll(t, "paris")
 	r.connect(t, paris, "0")
 	first := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "1")})
@@ -106,7 +106,7 @@ func TestCommitThatRunsIsToldFromTheNewest(t *testing.T) {
 
 func TestEventsOfSuspensionsHaveWords(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.deploy(t, "default", "web", "")
 	_, err := d.SuspendDeployment(d.ctx, root, "default", "web", "")
 	ok(t, err)

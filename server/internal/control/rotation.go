@@ -8,8 +8,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// RotationOf returns the agent that an operation is to give a new token, "" when it is something else
-// or done.
+// RotationOf returns the agent of an open rotation, "" if the operation is another one or done.
 func (s *Service) RotationOf(ctx context.Context, tenant fleet.TenantID, op fleet.OperationID) (fleet.AgentID, error) {
 	var agent fleet.AgentID
 	err := s.store.View(ctx, func(tx store.Tx) error {
@@ -25,8 +24,8 @@ func (s *Service) RotationOf(ctx context.Context, tenant fleet.TenantID, op flee
 	return agent, err
 }
 
-// OpenRotation returns the rotation that waits for an agent, "" when there is none. When the agent has
-// come with the new token of one, that is complete.
+// OpenRotation returns the open rotation of an agent, or "". If the agent has connected with the new token, it
+// completes the rotation.
 func (s *Service) OpenRotation(ctx context.Context, agent fleet.Agent, with fleet.TokenID) (fleet.OperationID, error) {
 	var op fleet.OperationID
 	var taken bool
@@ -48,9 +47,9 @@ func (s *Service) OpenRotation(ctx context.Context, agent fleet.Agent, with flee
 	return "", s.TokenRotated(ctx, agent, with)
 }
 
-// BeginRotation makes the new token of a rotation, for one session of the agent at a time over all
-// replicas: two would each revoke what the other was given. The token is "" when another one is at it,
-// or the rotation is over. The caller calls end when the agent has answered or is gone.
+// BeginRotation generates the new token of a rotation, for one session of the agent at a time across all
+// replicas: two would each revoke the token of the other. The token is "" if another session is active, or if
+// the rotation is done. Call end when the agent has responded or disconnected.
 func (s *Service) BeginRotation(ctx context.Context, agent fleet.Agent, op fleet.OperationID) (token string, end func(), err error) {
 	lock, ok, err := s.store.Lock(ctx, "rotation/"+string(agent.ID))
 	if err != nil || !ok {

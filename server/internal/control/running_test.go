@@ -71,7 +71,7 @@ func TestReplicasThatStartAtOnceMakeOneAdminToken(t *testing.T) {
 }
 
 // connect records a connection of an agent to a replica.
-func (r *room) connect(t *testing.T, agent fleet.Agent, replica string) fleet.Connection {
+func (r *replica) connect(t *testing.T, agent fleet.Agent, replica string) fleet.Connection {
 	t.Helper()
 	c := fleet.Connection{
 		SessionID: fleet.NewSessionID(), AgentID: agent.ID, TenantID: agent.TenantID, Replica: replica,
@@ -83,53 +83,53 @@ func (r *room) connect(t *testing.T, agent fleet.Agent, replica string) fleet.Co
 	return c
 }
 
-func connected(ctx context.Context, r *room, name string) (control.AgentView, error) {
+func connected(ctx context.Context, r *replica, name string) (control.AgentView, error) {
 	return r.Agent(ctx, admin, "default", name)
 }
 
 // covers: D7
 func TestAgentsOfADeadReplicaAreStaleAndItsWorkIsTakenOver(t *testing.T) {
 	t.Parallel()
-	rooms := newRooms(t, newPostgres(t), 3, control.Config{BeatEvery: 150 * time.Millisecond})
-	agent := rooms[0].enroll(t, "paris")
+	replicas := newReplicas(t, newPostgres(t), 3, control.Config{BeatEvery: 150 * time.Millisecond})
+	agent := replicas[0].enroll(t, "paris")
 	victim := 0
-	rooms[victim].connect(t, agent, "r-0")
-	commit := rooms[1].push(t, map[string]string{"a/cm.yaml": configMap("a", "1"), "b/cm.yaml": configMap("b", "1")})
+	replicas[victim].connect(t, agent, "r-0")
+	commit := replicas[1].push(t, map[string]string{"a/cm.yaml": configMap("a", "1"), "b/cm.yaml": configMap("b", "1")})
 	for _, path := range []string{"a", "b"} {
-		rooms[1].deploy(t, path, path)
-		rooms[2].await(t, path, atCommit(commit))
+		replicas[1].deploy(t, path, path)
+		replicas[2].await(t, path, atCommit(commit))
 	}
-	if v, err := connected(t.Context(), rooms[1], "paris"); err != nil || !v.Connected {
+	if v, err := connected(t.Context(), replicas[1], "paris"); err != nil || !v.Connected {
 		t.Fatalf("before: %+v, %v", v, err)
 	}
-	rooms[victim].kill()
+	replicas[victim].kill()
 	testkit.Eventually(t, patience, func(ctx context.Context) error {
-		v, err := connected(ctx, rooms[1], "paris")
+		v, err := connected(ctx, replicas[1], "paris")
 		if err == nil && v.Connected {
 			err = errors.New("still connected")
 		}
 		return err
 	})
-	d, err := rooms[1].Deployment(t.Context(), admin, "default", "a")
+	d, err := replicas[1].Deployment(t.Context(), admin, "default", "a")
 	if err != nil || d.Targets[0].View.Health != fleet.HealthStale || d.Targets[0].View.StaleSince.IsZero() {
 		t.Errorf("got %+v, %v", d.Targets, err)
 	}
-	// Whoever read the repository, somebody does now.
-	commit = rooms[2].push(t, map[string]string{"a/cm.yaml": configMap("a", "2")})
-	rooms[1].await(t, "a", atCommit(commit))
+	// A replica leads the repository now.
+	commit = replicas[2].push(t, map[string]string{"a/cm.yaml": configMap("a", "2")})
+	replicas[1].await(t, "a", atCommit(commit))
 }
 
-// A replica that was too slow to say that it lives finds its connections closed, and opens them again.
+// A replica whose heartbeats were too slow finds its connections closed, and opens them again.
 func TestReplicaThatWasTakenForDeadComesBack(t *testing.T) {
 	t.Parallel()
 	db := newPostgres(t)
-	rooms := newRooms(t, db, 2, control.Config{BeatEvery: 150 * time.Millisecond})
-	paris, rome := rooms[0].enroll(t, "paris"), rooms[0].enroll(t, "rome")
-	rooms[0].connect(t, paris, "r-0")
-	old := rooms[0].connect(t, rome, "r-0")
-	rooms[1].connect(t, rome, "r-0") // rome has gone over, and rooms[0] does not know yet
+	replicas := newReplicas(t, db, 2, control.Config{BeatEvery: 150 * time.Millisecond})
+	paris, rome := replicas[0].enroll(t, "paris"), replicas[0].enroll(t, "rome")
+	replicas[0].connect(t, paris, "r-0")
+	old := replicas[0].connect(t, rome, "r-0")
+	replicas[1].connect(t, rome, "r-0") // rome has gone over, and rooms[0] does not know yet
 	var slow fleet.ServerReplica
-	err := rooms[1].store.Update(t.Context(), func(tx store.Tx) error {
+	err := replicas[1].store.Update(t.Context(), func(tx store.Tx) error {
 		rows, err := tx.Connections().OfAgentsAllTenants(t.Context(), []fleet.AgentID{paris.ID})
 		if err != nil {
 			return err
@@ -144,13 +144,13 @@ func TestReplicaThatWasTakenForDeadComesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	testkit.Eventually(t, patience, func(ctx context.Context) error {
-		v, err := connected(ctx, rooms[1], "paris")
+		v, err := connected(ctx, replicas[1], "paris")
 		if err == nil && !v.Connected {
 			err = errors.New("not connected")
 		}
 		return err
 	})
-	v, err := connected(t.Context(), rooms[1], "rome")
+	v, err := connected(t.Context(), replicas[1], "rome")
 	if err != nil || len(v.Connections) != 1 || v.Connections[0].SessionID == old.SessionID {
 		t.Errorf("the newer connection was replaced: %+v, %v", v.Connections, err)
 	}
@@ -159,11 +159,11 @@ func TestReplicaThatWasTakenForDeadComesBack(t *testing.T) {
 func TestRestartedServerClosesWhatTheOneBeforeLeft(t *testing.T) {
 	t.Parallel()
 	db := newSQLite(t)
-	r := newRooms(t, db, 1, control.Config{})[0]
+	r := newReplicas(t, db, 1, control.Config{})[0]
 	paris := r.enroll(t, "paris")
 	r.connect(t, paris, "r-0")
 	r.kill()
-	again := newRooms(t, db, 1, control.Config{})[0]
+	again := newReplicas(t, db, 1, control.Config{})[0]
 	v, err := connected(t.Context(), again, "paris")
 	if err != nil || v.Connected || v.LastSeenAt.IsZero() {
 		t.Errorf("got %+v, %v", v, err)
@@ -173,11 +173,11 @@ func TestRestartedServerClosesWhatTheOneBeforeLeft(t *testing.T) {
 func TestReportsThatSayNothingNewWriteNothing(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, db *testDatabase) {
-		r := newRooms(t, db, 1, control.Config{})[0]
+		r := newReplicas(t, db, 1, control.Config{})[0]
 		paris := r.enroll(t, "paris")
 		target := r.deployed(t, paris)
 		r.report(t, paris, target, fleet.SyncSynced)
-		// What is said of the repository meanwhile is no answer to a report.
+		// Records about the repository in the meantime are no response to a report.
 		reported := func() (n int) {
 			t.Helper()
 			err := r.store.View(t.Context(), func(tx store.Tx) error {
@@ -204,19 +204,19 @@ func TestReportsThatSayNothingNewWriteNothing(t *testing.T) {
 		if after := reported(); after != before {
 			t.Errorf("%d changes were recorded for nothing", after-before)
 		}
-		// What is not this agent's target is passed over.
+		// Reports about targets of other agents are skipped.
 		rome := r.enroll(t, "rome")
 		r.report(t, rome, target, fleet.SyncFailed)
 		if after := reported(); after != before {
-			t.Errorf("a stranger's report was recorded")
+			t.Errorf("a report of another agent was recorded")
 		}
 	})
 }
 
-// An agent that was killed while it let go has nothing more to list: what is known stays listed.
+// An agent that was killed during a detachment has nothing more to list: the known objects stay listed.
 func TestObjectsOfALetGoTargetStayListed(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	paris := r.enroll(t, "paris")
 	target := r.deployed(t, paris)
 	say := func(sync fleet.SyncState, objects ...fleet.ObjectStatus) {
@@ -248,7 +248,7 @@ func TestObjectsOfALetGoTargetStayListed(t *testing.T) {
 func TestApplicationsAreThoseOfTheAgentAndWaitForChanges(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, db *testDatabase) {
-		r := newRooms(t, db, 1, control.Config{})[0]
+		r := newReplicas(t, db, 1, control.Config{})[0]
 		paris, rome := r.enroll(t, "paris"), r.enroll(t, "rome")
 		commit := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "1")})
 		r.deploy(t, "app", "app")
@@ -260,7 +260,7 @@ func TestApplicationsAreThoseOfTheAgentAndWaitForChanges(t *testing.T) {
 		if _, other, err := r.Applications(t.Context(), rome); err != nil || other == tag {
 			t.Errorf("two agents have one tag, %v", err)
 		}
-		// A status is nobody's reason to read again.
+		// A status causes no other read.
 		r.report(t, paris, mine[0].Target, fleet.SyncSynced)
 		if _, same, err := r.Applications(t.Context(), paris); err != nil || same != tag {
 			t.Errorf("a report changed the tag: %v", err)
@@ -305,7 +305,7 @@ func TestApplicationsAreThoseOfTheAgentAndWaitForChanges(t *testing.T) {
 			t.Errorf("got %+v", got)
 		}
 		if took := time.Since(began); took > patience/2 {
-			t.Errorf("it took %s: nobody was woken", took)
+			t.Errorf("it took %s: the poll was not woken", took)
 		}
 	})
 }

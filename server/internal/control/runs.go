@@ -11,26 +11,34 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// maxOpenRuns bounds how many runs of one deployment may wait.
+// maxOpenRuns limits the waiting runs of one deployment.
 const maxOpenRuns = 100
 
-// CreateRun requests a sync. It starts when the runs before it are done and nothing holds the
-// deployment. A revision other than the deployment's own pins an automated deployment there, as a
-// rollback does, until it is released.
+// CreateRun requests a sync. It starts when the runs before it are done and the deployment is not suspended. A
+// revision other than that of the deployment pins an automated deployment there, like a rollback, until it is
+// released. A run for a Kubernetes resource releases a pinned deployment if it names no other revision.
 func (s *Service) CreateRun(ctx context.Context, p auth.Principal, tenant, deployment string, req CreateRun) (fleet.SyncRun, error) {
 	if err := checkRevision("revision", req.Revision); err != nil {
 		return fleet.SyncRun{}, err
 	}
-	return s.createRun(ctx, p, tenant, deployment, func(_ store.Tx, d fleet.Deployment) (fleet.SyncRun, error) {
+	return s.createRun(ctx, p, tenant, deployment, func(tx store.Tx, d fleet.Deployment) (fleet.SyncRun, error) {
 		run := fleet.SyncRun{Kind: fleet.RunSync, Revision: req.Revision}
+		if p.Owner.IsZero() && rollout.PinsDeployment(d, run) {
+			if err := checkOwner(ctx, tx, p, deploymentResource(d), "synced to another revision"); err != nil {
+				return run, err
+			}
+		}
 		if d.Pin.Active() && !d.Policy.Manual && !rollout.PinsDeployment(d, run) {
-			return run, fleet.Conflict("deployment %q is pinned to revision %d: release it, or name the revision to sync to", d.Name, d.Pin.Revision)
+			if !p.Owner.IsZero() {
+				return run, s.unpin(ctx, tx, p, d)
+			}
+			return run, fleet.Conflict("deployment %q is pinned to revision %d: release it, or specify the revision to sync to", d.Name, d.Pin.Revision)
 		}
 		return run, nil
 	})
 }
 
-// createRun puts a run behind the others of its deployment, with an operation that follows it.
+// createRun adds a run after the others of its deployment, with an operation.
 func (s *Service) createRun(ctx context.Context, p auth.Principal, tenant, deployment string, ask func(store.Tx, fleet.Deployment) (fleet.SyncRun, error)) (fleet.SyncRun, error) {
 	var run fleet.SyncRun
 	err := s.store.Update(ctx, func(tx store.Tx) error {
@@ -41,15 +49,21 @@ func (s *Service) createRun(ctx context.Context, p auth.Principal, tenant, deplo
 		if run, err = ask(tx, d); err != nil {
 			return err
 		}
+		if d, err = tx.Deployments().Get(ctx, t.ID, d.ID); err != nil { // ask may have changed it
+			return err
+		}
 		open, err := tx.Runs().Open(ctx, t.ID, d.ID)
 		if err != nil {
 			return err
 		}
 		replaced := supersededBy(run, open)
 		if len(open)-len(replaced) >= maxOpenRuns {
-			return fleet.Conflict("%d runs of deployment %q wait already: terminate some", len(open), d.Name)
+			return fleet.Conflict("%d runs of deployment %q are already waiting: terminate some", len(open), d.Name)
 		}
 		if err := s.enqueue(ctx, tx, p, d, &run); err != nil {
+			return err
+		}
+		if err := own(ctx, tx, p, runResource(run)); err != nil {
 			return err
 		}
 		if err := s.planner.Supersede(ctx, tx, replaced, run); err != nil {
@@ -92,8 +106,8 @@ func (s *Service) enqueue(ctx context.Context, tx store.Tx, p auth.Principal, d 
 	})
 }
 
-// supersededBy returns the runs among open that a new run ends. A rollback ends the syncs before it: it takes the
-// deployment away from what they sync to, and must not wait for an agent that does not answer to them.
+// supersededBy returns the open runs that a new run ends. A rollback ends earlier syncs: it moves the
+// deployment away from their revisions, and must not wait for an agent that does not respond to them.
 func supersededBy(run fleet.SyncRun, open []fleet.SyncRun) []fleet.SyncRun {
 	if run.Kind != fleet.RunRollback {
 		return nil
@@ -102,7 +116,7 @@ func supersededBy(run fleet.SyncRun, open []fleet.SyncRun) []fleet.SyncRun {
 }
 
 // Runs lists the runs of a deployment, newest first.
-func (s *Service) Runs(ctx context.Context, p auth.Principal, tenant, deployment string, page store.Page) ([]fleet.SyncRun, error) {
+func (s *Service) Runs(ctx context.Context, p auth.Principal, tenant, deployment string, f store.RunFilter) ([]fleet.SyncRun, error) {
 	var out []fleet.SyncRun
 	err := s.store.View(ctx, func(tx store.Tx) error {
 		t, err := readable(ctx, tx, p, tenant)
@@ -113,7 +127,7 @@ func (s *Service) Runs(ctx context.Context, p auth.Principal, tenant, deployment
 		if err != nil {
 			return fmt.Errorf("deployment %q: %w", deployment, err)
 		}
-		out, err = tx.Runs().OfDeployment(ctx, t.ID, d.ID, page)
+		out, err = tx.Runs().OfDeployment(ctx, t.ID, d.ID, f)
 		return err
 	})
 	return out, err
@@ -135,7 +149,7 @@ func (s *Service) Run(ctx context.Context, p auth.Principal, tenant string, id f
 	return out, err
 }
 
-// UpdateRun changes what a run that has not started shall sync to.
+// UpdateRun changes the revision of a run that has not started.
 func (s *Service) UpdateRun(ctx context.Context, p auth.Principal, tenant string, id fleet.RunID, req UpdateRun, match Match) (fleet.SyncRun, error) {
 	if err := checkRevision("revision", req.Revision); err != nil {
 		return fleet.SyncRun{}, err
@@ -166,6 +180,9 @@ func (s *Service) changeRun(ctx context.Context, p auth.Principal, tenant string
 			return fmt.Errorf("sync run %q: %w", id, err)
 		}
 		if err := match.checkState(RunState(run)); err != nil {
+			return err
+		}
+		if err := checkOwner(ctx, tx, p, runResource(run), "changed"); err != nil {
 			return err
 		}
 		if err := change(tx, &run); err != nil {

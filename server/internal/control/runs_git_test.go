@@ -11,7 +11,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/control"
 )
 
-func (r *room) sync(t *testing.T, revision string) fleet.SyncRun {
+func (r *replica) sync(t *testing.T, revision string) fleet.SyncRun {
 	t.Helper()
 	run, err := r.CreateRun(t.Context(), admin, "default", "app", control.CreateRun{Revision: revision})
 	ok(t, err)
@@ -19,7 +19,7 @@ func (r *room) sync(t *testing.T, revision string) fleet.SyncRun {
 }
 
 // awaitRun waits until a run satisfies check.
-func (r *room) awaitRun(t *testing.T, id fleet.RunID, check func(fleet.SyncRun) error) fleet.SyncRun {
+func (r *replica) awaitRun(t *testing.T, id fleet.RunID, check func(fleet.SyncRun) error) fleet.SyncRun {
 	t.Helper()
 	var run fleet.SyncRun
 	testkit.Eventually(t, patience, func(ctx context.Context) (err error) {
@@ -43,7 +43,7 @@ func inPhase(phase fleet.RunPhase) func(fleet.SyncRun) error {
 // covers: A16 (manual deployments wait for a run)
 func TestAManualDeploymentWaitsForARun(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	paris := r.enroll(t, "paris")
 	first := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "1")})
 	_, err := r.CreateDeployment(t.Context(), admin, "default", control.CreateDeployment{
@@ -51,7 +51,7 @@ func TestAManualDeploymentWaitsForARun(t *testing.T) {
 	})
 	ok(t, err)
 	d := r.await(t, "app", atCommit(first))
-	if d.Targets[0].Desired.Digest != "" || d.Sync != fleet.SyncOutOfSync || !strings.Contains(d.Held, "sync run") {
+	if d.Targets[0].Desired.Digest != "" || d.Sync != fleet.SyncOutOfSync || !strings.Contains(d.Held.Message, "sync run") {
 		t.Fatalf("before any run: %s, held %q, %+v", d.Sync, d.Held, d.Targets[0].Desired)
 	}
 	run := r.awaitRun(t, r.sync(t, "").ID, inPhase(fleet.RunRunning))
@@ -60,7 +60,7 @@ func TestAManualDeploymentWaitsForARun(t *testing.T) {
 	}
 	r.report(t, paris, r.target(t, paris), fleet.SyncSynced)
 	r.awaitRun(t, run.ID, inPhase(fleet.RunSucceeded))
-	// The next commit waits again, also for an agent that comes later.
+	// The next commit waits again, also for an agent that joins later.
 	second := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "2")})
 	d = r.await(t, "app", atCommit(second))
 	if d.Targets[0].Desired.Commit != first || d.Sync != fleet.SyncOutOfSync {
@@ -74,12 +74,12 @@ func TestAManualDeploymentWaitsForARun(t *testing.T) {
 	if got := r.target(t, paris).Desired.Commit; got != second {
 		t.Errorf("the second run sent %q", got)
 	}
-	// Automated, it follows at once.
+	// Automated, it follows immediately.
 	third := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "3")})
 	_, err = r.UpdateDeployment(t.Context(), admin, "default", "app", control.UpdateDeployment{Policy: &fleet.Policy{Prune: true}}, control.Match{})
 	ok(t, err)
 	r.await(t, "app", func(d control.DeploymentView) error {
-		if d.Targets[0].Desired.Commit != third || d.Held != "" {
+		if d.Targets[0].Desired.Commit != third || !d.Held.IsZero() {
 			return fmt.Errorf("held %q, at %+v", d.Held, d.Targets[0].Desired)
 		}
 		return nil
@@ -89,7 +89,7 @@ func TestAManualDeploymentWaitsForARun(t *testing.T) {
 // covers: A16 (sync to a revision, which pins)
 func TestASyncToAnotherRevisionPins(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	paris := r.enroll(t, "paris")
 	first := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "1")})
 	ok(t, r.repo.Tag(t.Context(), "v1", "first"))
@@ -102,7 +102,7 @@ func TestASyncToAnotherRevisionPins(t *testing.T) {
 	run = r.awaitRun(t, run.ID, inPhase(fleet.RunRunning))
 	d, err := r.Deployment(t.Context(), admin, "default", "app")
 	ok(t, err)
-	if run.Commit != first || d.Targets[0].Desired.Commit != first || !strings.Contains(d.Held, "pinned") || d.Rendered.Commit != second {
+	if run.Commit != first || d.Targets[0].Desired.Commit != first || !strings.Contains(d.Held.Message, "pinned") || d.Rendered.Commit != second {
 		t.Fatalf("run %+v, held %q, %+v", run, d.Held, d.Targets[0].Desired)
 	}
 	r.report(t, paris, r.target(t, paris), fleet.SyncSynced)
@@ -123,7 +123,7 @@ func TestASyncToAnotherRevisionPins(t *testing.T) {
 	})
 }
 
-func release(t *testing.T, r *room) error {
+func release(t *testing.T, r *replica) error {
 	t.Helper()
 	_, err := r.ReleaseDeployment(t.Context(), admin, "default", "app")
 	return err
@@ -131,7 +131,7 @@ func release(t *testing.T, r *room) error {
 
 func TestARunThatCannotBeRenderedFailsAndSaysWhy(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.enroll(t, "paris")
 	good := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "1")})
 	r.deploy(t, "app", "app")
@@ -144,7 +144,7 @@ func TestARunThatCannotBeRenderedFailsAndSaysWhy(t *testing.T) {
 	d, err := r.Deployment(t.Context(), admin, "default", "app")
 	ok(t, err)
 	if d.Targets[0].Desired.Version != before.Targets[0].Desired.Version {
-		t.Errorf("what runs was disturbed: %+v", d.Targets[0].Desired)
+		t.Errorf("the running state changed: %+v", d.Targets[0].Desired)
 	}
 	if len(d.Operations) == 0 || d.Operations[0].ID != run.OperationID {
 		t.Errorf("the failure is not shown on the deployment: %+v", d.Operations)
@@ -154,7 +154,7 @@ func TestARunThatCannotBeRenderedFailsAndSaysWhy(t *testing.T) {
 // covers: A17 (rollback with Git unreachable); a sync waits for Git instead.
 func TestWithGitDownARollbackWorksAndASyncWaits(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	paris := r.enroll(t, "paris")
 	first := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "1")})
 	r.deploy(t, "app", "app")
@@ -183,10 +183,10 @@ func TestWithGitDownARollbackWorksAndASyncWaits(t *testing.T) {
 	r.awaitRun(t, waiting.ID, inPhase(fleet.RunRunning)) // by the retry alone
 }
 
-// Invariant 4: a manual deployment whose agent is ahead stays as it is until a run asks for more.
+// Invariant 4: a manual deployment whose agent is ahead does not change until a run requests it.
 func TestAManualDeploymentThatIsRewoundWaitsForARun(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	paris := r.enroll(t, "paris")
 	r.push(t, map[string]string{"app/cm.yaml": configMap("a", "1")})
 	_, err := r.CreateDeployment(t.Context(), admin, "default", control.CreateDeployment{
@@ -216,11 +216,11 @@ func TestAManualDeploymentThatIsRewoundWaitsForARun(t *testing.T) {
 	}
 }
 
-// An agent that tries only, or leaves drift as it is, has answered: the run does not wait for more, and the
-// deployment reads what it is.
+// An agent with a dry run, or that only reports drift, has finished: the run does not wait for more, and the
+// deployment shows its state.
 func TestARunEndsWithWhatIsLeftOutOfSync(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	paris := r.enroll(t, "paris")
 	first := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "1")})
 	_, err := r.CreateDeployment(t.Context(), admin, "default", control.CreateDeployment{

@@ -6,13 +6,13 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// Who asks for a sync of what is there already gets a new version, by which agents put right what they only report;
-// once for each run.
+// A requested sync of the current state creates a new version, for which agents correct drift that they only
+// report; once for each run.
 //
 // covers: D2 (an explicit sync repairs)
 func TestASyncOfTheSameCommitRepairs(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	paris := r.enroll(t, "paris")
 	before := r.deployed(t, paris)
 	r.report(t, paris, before, fleet.SyncOutOfSync)

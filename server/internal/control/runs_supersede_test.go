@@ -9,12 +9,12 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/control"
 )
 
-// A rollback is the emergency brake: a sync that waits for an agent, and one behind it, do not hold it up.
+// A rollback does not wait for a sync that waits for an agent, nor for one after it.
 //
 // covers: A16 (a rollback goes before syncs), A17
 func TestARollbackSupersedesTheSyncsBeforeIt(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	paris := r.enroll(t, "paris") // it never connects
 	first := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "1")})
 	r.deploy(t, "app", "app")
@@ -47,7 +47,7 @@ func TestARollbackSupersedesTheSyncsBeforeIt(t *testing.T) {
 	}
 }
 
-// Nobody knows whether an agent that has never connected ever will.
+// An agent that never connected may never do so.
 func TestARunDoesNotWaitForAgentsThatHaveNeverConnected(t *testing.T) {
 	t.Parallel()
 	d, paris, rome, _ := staged(t)

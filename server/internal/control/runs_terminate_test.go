@@ -31,7 +31,7 @@ func TestATerminatedRunStopsTheAgentsThatHaveNotFinishedIt(t *testing.T) {
 	d.say(t, rome, "app", fleet.SyncOutOfSync, "60 objects would change")
 	d.render(t, "default", "app", "4") // settles it once more
 	stopped("a newer commit is there")
-	if v := d.view(t, "app"); !strings.Contains(v.Held, "run 1 was terminated") || !strings.Contains(v.Held, "release") || v.Pin.TerminatedRun != first.Seq {
+	if v := d.view(t, "app"); !strings.Contains(v.Held.Message, "run 1 was terminated") || !strings.Contains(v.Held.Message, "release") || v.Pin.TerminatedRun != first.Seq {
 		t.Errorf("it is held by %q, pinned %+v", v.Held, v.Pin)
 	}
 	third := d.enroll(t, "default", "oslo", map[string]string{"in": "yes"})
@@ -50,7 +50,7 @@ func TestATerminatedRunStopsTheAgentsThatHaveNotFinishedIt(t *testing.T) {
 	}
 }
 
-// Nothing of a release is held back by a run that was terminated before.
+// A terminated run does not hold back a release.
 func TestAReleaseEndsATermination(t *testing.T) {
 	t.Parallel()
 	d, _, _, digests := staged(t)

@@ -10,10 +10,10 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// staged is a deployment on two agents with three kept revisions, the third of which they have.
-func staged(t *testing.T) (d *desk, paris, rome fleet.Agent, digests []string) {
+// staged is a deployment on two agents with three kept revisions; they have the third.
+func staged(t *testing.T) (d *fixture, paris, rome fleet.Agent, digests []string) {
 	t.Helper()
-	d = newDesk(t)
+	d = newFixture(t)
 	paris, rome = d.enroll(t, "default", "paris", map[string]string{"in": "yes"}), d.enroll(t, "default", "rome", map[string]string{"in": "yes"})
 	_, err := d.CreateEnvironment(d.ctx, root, "default", control.CreateEnvironment{Name: "in", MatchLabels: map[string]string{"in": "yes"}})
 	ok(t, err)
@@ -27,14 +27,14 @@ func staged(t *testing.T) (d *desk, paris, rome fleet.Agent, digests []string) {
 	return d, paris, rome, digests
 }
 
-func (d *desk) rollback(t failer, revision int64) fleet.SyncRun {
+func (d *fixture) rollback(t failer, revision int64) fleet.SyncRun {
 	t.Helper()
 	run, err := d.Rollback(d.ctx, root, "default", "app", control.Rollback{Revision: revision})
 	ok(t, err)
 	return run
 }
 
-func (d *desk) run(t failer, id fleet.RunID) fleet.SyncRun {
+func (d *fixture) run(t failer, id fleet.RunID) fleet.SyncRun {
 	t.Helper()
 	run, err := d.Run(d.ctx, root, "default", id)
 	ok(t, err)
@@ -70,6 +70,7 @@ func TestRunsOfADeploymentGoOneAfterAnother(t *testing.T) {
 }
 
 // covers: A16
+// defect: B6, B12
 func TestARunFailsWhenAllHaveAnsweredAndOneFailed(t *testing.T) {
 	t.Parallel()
 	d, paris, rome, _ := staged(t)
@@ -88,7 +89,9 @@ func TestARunFailsWhenAllHaveAnsweredAndOneFailed(t *testing.T) {
 	}
 }
 
-// A report of an older version, or one that is not about syncing, is no answer.
+// A report of an older version, or one that is not about syncing, does not finish a run.
+//
+// defect: B15
 func TestARunWaitsForItsOwnVersion(t *testing.T) {
 	t.Parallel()
 	d, paris, rome, _ := staged(t)
@@ -147,12 +150,12 @@ func TestOnlyARunThatHasNotStartedCanBeEdited(t *testing.T) {
 // covers: A16 (agents that leave are not waited for)
 func TestARunWaitsForNobodyWhoHasLeft(t *testing.T) {
 	t.Parallel()
-	leave := map[string]func(*desk) error{
-		"Detached": func(d *desk) error {
+	leave := map[string]func(*fixture) error{
+		"Detached": func(d *fixture) error {
 			_, err := d.UpdateAgent(d.ctx, root, "default", "rome", control.UpdateAgent{Labels: &map[string]string{}}, control.Match{})
 			return err
 		},
-		"Deleted": func(d *desk) error { return d.DeleteAgent(d.ctx, root, "default", "rome", control.Match{}) },
+		"Deleted": func(d *fixture) error { return d.DeleteAgent(d.ctx, root, "default", "rome", control.Match{}) },
 	}
 	for name, left := range leave {
 		for _, before := range []bool{false, true} {
@@ -205,14 +208,14 @@ func TestARollbackPinsUntilItIsReleased(t *testing.T) {
 		}
 	}
 	v := d.view(t, "app")
-	if v.Sync != fleet.SyncOutOfSync || !strings.Contains(v.Held, "pinned to revision 1") || v.Pin.By != "root" {
+	if v.Sync != fleet.SyncOutOfSync || !strings.Contains(v.Held.Message, "pinned to revision 1") || v.Pin.By != "root" {
 		t.Errorf("reads %s, held %q", v.Sync, v.Held)
 	}
 	_, err := d.CreateRun(d.ctx, root, "default", "app", control.CreateRun{})
 	wantConflict(t, err, "pinned to revision 1")
 	v, err = d.ReleaseDeployment(d.ctx, root, "default", "app")
 	ok(t, err)
-	if v.Held != "" || v.Pin.Active() {
+	if !v.Held.IsZero() || v.Pin.Active() {
 		t.Errorf("after the release: held %q, %+v", v.Held, v.Pin)
 	}
 	for agent, target := range d.targets(t, "default", "app") {
@@ -265,7 +268,7 @@ func TestRevisionsAreKeptUpToANumberAndThePinnedOneAlways(t *testing.T) {
 	if len(kept) != 11 || kept[0].Seq != 15 || kept[len(kept)-1].Seq != 1 {
 		t.Errorf("kept: %+v", kept)
 	}
-	runs, err := d.Runs(d.ctx, root, "default", "app", store.Page{})
+	runs, err := d.Runs(d.ctx, root, "default", "app", store.RunFilter{})
 	ok(t, err)
 	if len(runs) != 1 || runs[0].Deployment != "app" {
 		t.Errorf("runs: %+v", runs)

@@ -12,26 +12,18 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
-// The reasons for which a run waits, beside those of findings.
-const (
-	ReasonWaitsForTurn  Reason = "WaitsForTurn"  // another run of the deployment comes first
-	ReasonSuspended     Reason = "Suspended"     // the deployment, its environment, a tenant or the fleet is
-	ReasonReadingSource Reason = "ReadingSource" // the repository is being read
-	ReasonApplying      Reason = "Applying"      // the agent is connected and has not answered yet
-)
-
-// RunWait is one thing that a run waits for.
+// RunWait is one reason why a run waits.
 type RunWait struct {
-	Reason  Reason
-	Agent   string // name of the agent that has not answered; "" while the run has not started
+	Reason  fleet.Reason
+	Agent   string // name of the agent that has not finished; "" before the run starts
 	Message string
 }
 
-// maxRunWaits bounds how many agents are named.
+// maxRunWaits limits the listed agents.
 const maxRunWaits = 10
 
-// RunWaiting says what a run waits for: nothing when it is done. more is how many agents there are beside those
-// that are named.
+// RunWaiting returns what a run waits for: nothing if it is done. more is the number of agents that are not
+// listed.
 func (s *Service) RunWaiting(ctx context.Context, p auth.Principal, tenant string, id fleet.RunID) (waits []RunWait, more int, err error) {
 	err = s.store.View(ctx, func(tx store.Tx) error {
 		t, err := readable(ctx, tx, p, tenant)
@@ -55,14 +47,14 @@ func (s *Service) RunWaiting(ctx context.Context, p auth.Principal, tenant strin
 	return waits, more, err
 }
 
-// waitsToStart is why a run has not started.
+// waitsToStart returns why a run has not started.
 func waitsToStart(ctx context.Context, tx store.Tx, run fleet.SyncRun) (RunWait, error) {
 	open, err := tx.Runs().Open(ctx, run.TenantID, run.DeploymentID)
 	if err != nil {
 		return RunWait{}, err
 	}
 	if len(open) > 0 && open[0].ID != run.ID {
-		return RunWait{Reason: ReasonWaitsForTurn, Message: fmt.Sprintf(
+		return RunWait{Reason: fleet.ReasonWaitsForTurn, Message: fmt.Sprintf(
 			"run %d of the same deployment is %s and comes first; to end it: kedge run terminate %s", open[0].Seq, open[0].Phase, open[0].ID)}, nil
 	}
 	d, err := tx.Deployments().Get(ctx, run.TenantID, run.DeploymentID)
@@ -73,17 +65,17 @@ func waitsToStart(ctx context.Context, tx store.Tx, run fleet.SyncRun) (RunWait,
 	if err != nil {
 		return RunWait{}, err
 	}
-	if held != "" {
-		return RunWait{Reason: ReasonSuspended, Message: held}, nil
+	if !held.IsZero() {
+		return RunWait{Reason: held.Reason, Message: held.Message}, nil
 	}
 	problems, err := tx.Repositories().Problems(ctx, run.TenantID, []fleet.RepositoryID{d.RepositoryID})
 	if problem := problems[d.RepositoryID]; problem != "" {
-		return RunWait{Reason: ReasonRepositoryUnreadable, Message: fmt.Sprintf("repository %s cannot be read: %s", d.Source.RepoURL, problem)}, err
+		return RunWait{Reason: fleet.ReasonRepositoryUnreadable, Message: fmt.Sprintf("repository %s cannot be read: %s", d.Source.RepoURL, problem)}, err
 	}
-	return RunWait{Reason: ReasonReadingSource, Message: fmt.Sprintf("repository %s is being read", d.Source.RepoURL)}, err
+	return RunWait{Reason: fleet.ReasonReadingSource, Message: fmt.Sprintf("repository %s is being read", d.Source.RepoURL)}, err
 }
 
-// waitsForAgents names agents that have not answered.
+// waitsForAgents lists agents that have not finished.
 func waitsForAgents(ctx context.Context, tx store.Tx, run fleet.SyncRun) (waits []RunWait, more int, err error) {
 	all, err := tx.Runs().Targets(ctx, run.TenantID, run.ID)
 	if err != nil {
@@ -116,11 +108,11 @@ func waitsForAgent(t fleet.Target, presence fleet.Presence) RunWait {
 	switch lost := t.LostSince(presence); {
 	case presence.Connected:
 		view := t.ViewAt(presence)
-		w.Reason, w.Message = ReasonApplying, string(view.Sync)+wording.Suffix(view.Message)
+		w.Reason, w.Message = fleet.ReasonApplying, string(view.Sync)+wording.Suffix(view.Message)
 	case lost.IsZero():
-		w.Reason, w.Message = ReasonNeverConnected, "it has never connected"
+		w.Reason, w.Message = fleet.ReasonAgentNeverConnected, "never connected"
 	default:
-		w.Reason, w.Message = ReasonDisconnected, "it is not connected since "+lost.UTC().Format(time.RFC3339)
+		w.Reason, w.Message = fleet.ReasonAgentDisconnected, "not connected since "+lost.UTC().Format(time.RFC3339)
 	}
 	return w
 }

@@ -26,70 +26,70 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Config is what a Service may be told. Zero fields take their defaults.
+// Config configures a Service. Zero fields have defaults.
 type Config struct {
-	// Key is the server's own secret, at least 32 bytes: webhook secrets are derived from it. All
-	// replicas have the same.
+	// Key is the secret of the server, at least 32 bytes: webhook secrets are derived from it. All replicas
+	// have the same.
 	Key []byte
-	// Sealer keeps the secrets of credentials; without one they are refused.
+	// Sealer encrypts the secrets of credentials; without one they are refused.
 	Sealer Sealer
-	// Version of the server, to warn of agents that run another one.
+	// Version of the server, for warnings about agents with another one.
 	Version string
-	// PollInterval is the backstop for lost webhooks; default 30 s.
+	// PollInterval is the fallback for lost webhooks; default 30 s.
 	PollInterval time.Duration
-	// KeepRevisions is how many rendered revisions of a deployment a rollback can go back to; default 10.
+	// KeepRevisions is the number of kept revisions of a deployment for rollbacks; default 10.
 	KeepRevisions int
-	// RunTimeout is when a sync run that has not come to an end has failed; default 1 h.
+	// RunTimeout is when a sync run that is not done counts as failed; default 1 h.
 	RunTimeout time.Duration
-	// RendersAtOnce bounds what the sources cost, over all repositories; default 4.
+	// RendersAtOnce limits the concurrent renders of all repositories; default 4.
 	RendersAtOnce int
-	// CheckTimeout is how long a source is looked at before a deployment is stored; default 5 s.
+	// CheckTimeout limits the check of a source before a deployment is stored; default 5 s.
 	CheckTimeout time.Duration
 	// RenderLimits default to render.DefaultLimits().
 	RenderLimits render.Limits
 	// Builder renders Kustomize and Helm; without one they are refused. Equal inputs are built once.
 	Builder render.Builder
-	// Shared says that other servers may use the same database.
+	// Shared means that other servers may use the same database.
 	Shared bool
-	// Address is how other replicas reach this one; "" when they cannot.
+	// Address is the address of this replica for the others; "" if they cannot reach it.
 	Address string
-	// BeatEvery is how often the server says that it is alive; default 3 s when the database is
-	// shared, else 10 s: then it only bounds how far "last seen" may be off after a crash.
+	// BeatEvery is the interval of heartbeats; default 3 s if the database is shared, otherwise 10 s: then it
+	// only limits the error of "last seen" after a crash.
 	BeatEvery time.Duration
-	// BeatLapse is what counts as one beat when the silence of other servers is judged; default BeatEvery.
-	BeatLapse time.Duration
-	// PollLease is for how long an agent that polls counts as present after its last poll; default 90 s.
+	// BeatTimeout is the assumed heartbeat interval of other servers; default BeatEvery.
+	BeatTimeout time.Duration
+	// PollLease is how long a polling agent counts as present after its last poll; default 90 s.
 	PollLease time.Duration
-	// CommitEmail is the address of the author of commits that are made for somebody who is not named by
-	// one; default kedge@localhost.
+	// CommitEmail is the author address of commits for callers whose name is not an email address; default
+	// kedge@localhost.
 	CommitEmail string
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 	Log *slog.Logger
-	// Observe is told how long a push took until its targets were committed; may be nil.
+	// Observe gets the time from a push until its targets are committed; may be nil.
 	Observe func(pushToCommitted time.Duration)
 }
 
-// Service holds the use-cases. It is safe for concurrent use.
+// Service has the use cases. It is safe for concurrent use.
 type Service struct {
-	cfg     Config
-	store   store.Store
-	git     Git
-	sources *reposync.Manager
-	images  *imageupdate.Updater
-	renders *fairlimit.Limiter // what runs at once, over all tenants
-	member  *membership.Member
-	feed    *changefeed.Feed
-	polling *polling.Poller
-	present present
-	planner *rollout.Planner
-	placer  *placement.Placer
-	checks  *sourceChecks
-	// tenantNames are names by id, of every tenant that was looked up.
+	cfg         Config
+	store       store.Store
+	git         Git
+	sources     *reposync.Manager
+	images      *imageupdate.Updater
+	renders     *fairlimit.Limiter // concurrent renders of all tenants
+	member      *membership.Member
+	feed        *changefeed.Feed
+	polling     *polling.Poller
+	connections openConnections
+	planner     *rollout.Planner
+	placer      *placement.Placer
+	checks      *sourceChecks
+	// tenantNames caches the names of tenants by id.
 	tenantNames sync.Map
 }
 
-// New makes a Service; it does no I/O.
+// New returns a Service; it does no I/O.
 func New(cfg Config, st store.Store, git Git) (*Service, error) {
 	if len(cfg.Key) < 32 {
 		return nil, errors.New("control: the server key is shorter than 32 bytes")
@@ -106,8 +106,8 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 	}
 	s := &Service{cfg: cfg, store: st, git: git, feed: changefeed.New(st, cfg.Log)}
 	s.member = membership.New(membership.Config{
-		Shared: cfg.Shared, Address: cfg.Address, Version: cfg.Version, BeatEvery: cfg.BeatEvery, BeatLapse: cfg.BeatLapse,
-		Reopen: s.reappear, Now: cfg.Now, Log: cfg.Log,
+		Shared: cfg.Shared, Address: cfg.Address, Version: cfg.Version, BeatEvery: cfg.BeatEvery, BeatTimeout: cfg.BeatTimeout,
+		Reopen: s.reopenConnections, Now: cfg.Now, Log: cfg.Log,
 	}, st)
 	s.planner = rollout.New(rollout.Config{KeepRevisions: cfg.KeepRevisions, RunTimeout: cfg.RunTimeout, Now: cfg.Now, Log: cfg.Log}, st)
 	s.placer = placement.New(placement.Config{Now: cfg.Now}, s.planner)
@@ -115,7 +115,7 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 		Store: st, Feed: s.feed, Planner: s.planner, Control: pollingAgents{s},
 	})
 	n := cfg.RendersAtOnce
-	// A render is bounded in time, so that one tenant may have all but one place.
+	// The time of a render is limited, so one tenant may use all places but one.
 	s.renders = fairlimit.New(fairlimit.Config{Usual: n, Share: n - 1, Most: n + 1})
 	s.images = imageupdate.New(imageupdate.Config{CommitEmail: cfg.CommitEmail, RenderLimits: cfg.RenderLimits}, imageupdate.Deps{
 		Store: st, Git: git, Control: imageUseCases{s}, Renders: s.renders,
@@ -130,20 +130,20 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 	return s, nil
 }
 
-// Work drives the feed, sources, replicas and housekeeping until ctx ends.
+// Work runs the feed, sources, replicas, and housekeeping until ctx ends.
 func (s *Service) Work(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.feed.Run(ctx) })
 	g.Go(func() error { return s.reseal(ctx) })
 	g.Go(func() error { return s.sources.Run(ctx) })
 	g.Go(func() error { return s.member.Run(ctx) })
-	g.Go(func() error { return s.keepHouse(ctx) })
+	g.Go(func() error { return s.runHousekeeping(ctx) })
 	g.Go(func() error { return s.polling.Run(ctx) })
 	g.Go(func() error { return s.planner.FollowAhead(ctx) })
 	return g.Wait()
 }
 
-// Ready reports whether the store answers.
+// Ready reports whether the store responds.
 func (s *Service) Ready(ctx context.Context) error {
 	return s.store.View(ctx, func(tx store.Tx) error {
 		_, err := tx.Changes().Last(ctx)
@@ -151,13 +151,13 @@ func (s *Service) Ready(ctx context.Context) error {
 	})
 }
 
-// tell appends an event, now.
+// tell appends an event with the current time.
 func (s *Service) tell(ctx context.Context, tx store.Tx, e fleet.Event) error {
 	e.At = s.cfg.Now()
 	return tx.Events().Append(ctx, e)
 }
 
-// webhookSecret is derived, so that nothing has to be stored and none can leak from a backup.
+// webhookSecret is derived, so that it need not be stored and cannot leak from a backup.
 func (s *Service) webhookSecret(id fleet.RepositoryID) string {
 	mac := hmac.New(sha256.New, s.cfg.Key)
 	mac.Write([]byte("kedge webhook\x00" + string(id)))

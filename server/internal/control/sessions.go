@@ -9,12 +9,15 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// TargetsOf returns the targets of an agent, of whatever tenant: all of them, or those named.
-// Tombstones are among them, and what is detached.
+// TargetsOf returns the targets of an agent, of any tenant: all of them, or the given ones. It includes
+// tombstones and detached targets.
 func (s *Service) TargetsOf(ctx context.Context, agent fleet.Agent, ids []fleet.TargetID) ([]rollout.AgentTarget, error) {
 	var out []rollout.AgentTarget
 	err := s.store.View(ctx, func(tx store.Tx) (err error) {
 		out, err = s.agentTargets(ctx, tx, agent, ids)
+		if err == nil {
+			err = s.addCredentials(ctx, tx, agent, out)
+		}
 		return err
 	})
 	return out, err
@@ -37,12 +40,42 @@ func (s *Service) agentTargets(ctx context.Context, tx store.Tx, agent fleet.Age
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, rollout.AgentTarget{Target: t, Tenant: name})
+		at := rollout.AgentTarget{Target: t, Tenant: name}
+		if agent.EngineNamespace != "" {
+			if err := addSource(ctx, tx, agent, &at); err != nil {
+				return nil, err
+			}
+		}
+		out = append(out, at)
 	}
 	return out, nil
 }
 
-// tenantName remembers: a tenant keeps its name for as long as it lives.
+// addSource adds the source in force for an agent with Argo CD. The commit of another source revision must never be
+// combined with it: such a target waits for its next desired state.
+func addSource(ctx context.Context, tx store.Tx, agent fleet.Agent, t *rollout.AgentTarget) error {
+	if t.Desired.Tombstone || t.Desired.Detached || t.Desired.Digest == "" {
+		return nil
+	}
+	d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
+	if err != nil {
+		return fmt.Errorf("reading the deployment of target %s: %w", t.ID, err)
+	}
+	source, err := fleet.EngineSourceOf(d, agent)
+	if d.SourceRevision != t.Desired.SourceRevision && d.Pin.Active() && err == nil && source.Kind != fleet.SourceDetected {
+		source.Unsupported = append(source.Unsupported, "a rollback to a revision of an earlier source")
+		t.Source = &source
+		return nil
+	}
+	if d.SourceRevision != t.Desired.SourceRevision || err != nil || source.Kind == fleet.SourceDetected {
+		t.SourceWaits = true // without a variant for the agent, the target keeps its state
+		return nil
+	}
+	t.Source = &source
+	return nil
+}
+
+// tenantName caches: the name of a tenant never changes.
 func (s *Service) tenantName(ctx context.Context, tx store.Tx, id fleet.TenantID) (string, error) {
 	if name, ok := s.tenantNames.Load(id); ok {
 		return name.(string), nil
@@ -65,8 +98,8 @@ func (s *Service) Bundle(ctx context.Context, tenant fleet.TenantID, digest stri
 	return out, err
 }
 
-// BundleOwner returns the tenant whose bundle a target of the agent names. It fails with
-// store.ErrNotFound when none does: a digest is no permission.
+// BundleOwner returns the tenant of a bundle that a target of the agent refers to. Otherwise it fails with
+// store.ErrNotFound: a digest is no permission.
 func (s *Service) BundleOwner(ctx context.Context, agent fleet.Agent, digest string) (fleet.TenantID, error) {
 	var owner fleet.TenantID
 	err := s.store.View(ctx, func(tx store.Tx) error {
@@ -85,13 +118,13 @@ func (s *Service) BundleOwner(ctx context.Context, agent fleet.Agent, digest str
 	return owner, err
 }
 
-// AgentAhead records that an agent has a newer version of a target than the server knows of; see
+// AgentAhead records that an agent has a newer version of a target than the server; see
 // [rollout.Planner.AgentAhead].
 func (s *Service) AgentAhead(ctx context.Context, agent fleet.Agent, id fleet.TargetID, has fleet.Version) error {
 	return s.planner.AgentAhead(ctx, agent, id, has)
 }
 
-// Report writes what agents reported, all in one transaction; see [rollout.Planner.Report].
+// Report writes reports of agents, all in one transaction; see [rollout.Planner.Report].
 func (s *Service) Report(ctx context.Context, batch []rollout.AgentReports) error {
 	return s.planner.Report(ctx, batch)
 }

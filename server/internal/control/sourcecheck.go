@@ -15,7 +15,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// checkNew looks at the source of a new deployment, when that is asked for.
+// checkNew checks the source of a new deployment, if requested.
 func (s *Service) checkNew(ctx context.Context, p auth.Principal, tenant string, d fleet.Deployment, asked bool) ([]string, error) {
 	if !asked {
 		return nil, nil
@@ -43,8 +43,8 @@ func (s *Service) checkNew(ctx context.Context, p auth.Principal, tenant string,
 	return s.checkSource(ctx, repo, d)
 }
 
-// acceptable refuses a deployment that would be refused whatever its source is: then nothing is fetched.
-// A name that is taken is told by the creation itself.
+// acceptable refuses a deployment that would be refused with any source: then nothing is fetched. The creation
+// itself reports a name that is in use.
 func (s *Service) acceptable(ctx context.Context, tx store.Tx, t fleet.Tenant, d fleet.Deployment) (taken bool, err error) {
 	_, err = tx.Deployments().ByName(ctx, t.ID, d.Name)
 	if !errors.Is(err, store.ErrNotFound) {
@@ -56,8 +56,8 @@ func (s *Service) acceptable(ctx context.Context, tx store.Tx, t fleet.Tenant, d
 	return false, s.aim(ctx, tx, t, &d)
 }
 
-// checkEdit looks at the source of a deployment that is edited, when that changes and it is asked for.
-// Mistakes that need no look are found by the edit itself.
+// checkEdit checks the changed source of a deployment, if requested. The edit itself finds errors that need no
+// fetch.
 func (s *Service) checkEdit(ctx context.Context, p auth.Principal, tenant, name string, req UpdateDeployment) ([]string, error) {
 	if !req.Check || req.Source == nil {
 		return nil, nil
@@ -85,7 +85,7 @@ func (s *Service) checkEdit(ctx context.Context, p auth.Principal, tenant, name 
 	return s.checkSource(ctx, repo, d)
 }
 
-// repositoryOf is the repository of a deployment as it is stored, or as it would be.
+// repositoryOf returns the repository of a deployment, stored or not yet stored.
 func (s *Service) repositoryOf(ctx context.Context, tx store.Tx, d fleet.Deployment) (fleet.Repository, error) {
 	repo, err := tx.Repositories().ByURL(ctx, d.TenantID, d.Source.RepoURL)
 	if errors.Is(err, store.ErrNotFound) {
@@ -94,15 +94,15 @@ func (s *Service) repositoryOf(ctx context.Context, tx store.Tx, d fleet.Deploym
 	return repo, err
 }
 
-// checkSource finds out within [Config.CheckTimeout] whether the revision and the folder of a deployment
-// exist and hold something to deploy. What is certainly wrong is an error that names the field. What
-// cannot be found out is a warning: the host may be back in a minute.
+// checkSource checks within [Config.CheckTimeout] whether the revision and the folder of a deployment exist and
+// contain something to deploy. A definite error names the field. Anything that cannot be checked is a warning:
+// the host may be back in a minute.
 func (s *Service) checkSource(ctx context.Context, repo fleet.Repository, d fleet.Deployment) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.CheckTimeout)
 	defer cancel()
 	access, err := s.access(ctx, repo)
 	if err == nil {
-		access.Signers = "" // whether the newest commit is signed is said of the deployment
+		access.Signers = "" // signatures are checked later, in the status of the deployment
 		err = s.checks.look(ctx, access, d)
 	}
 	var invalid *fleet.InvalidError
@@ -116,9 +116,9 @@ func (s *Service) checkSource(ctx context.Context, repo fleet.Repository, d flee
 	}
 }
 
-// notChecked is the warning for a source that could not be looked at.
+// notChecked returns the warning for a source that could not be checked.
 func (s *Service) notChecked(ctx context.Context, d fleet.Deployment, err error) string {
-	why := "the reason is in the log of the server"
+	why := "the cause is in the log of the server"
 	var remote *gitsource.RemoteError
 	switch {
 	case errors.As(err, &remote):
@@ -126,14 +126,14 @@ func (s *Service) notChecked(ctx context.Context, d fleet.Deployment, err error)
 	case errors.Is(err, gitsource.ErrEmpty):
 		return fmt.Sprintf("%s is empty: the first push to it is deployed", d.Source.RepoURL)
 	case ctx.Err() != nil:
-		why = fmt.Sprintf("the look at %s took longer than %s", d.Source.RepoURL, s.cfg.CheckTimeout)
+		why = fmt.Sprintf("reading %s took longer than %s", d.Source.RepoURL, s.cfg.CheckTimeout)
 	default:
 		s.cfg.Log.WarnContext(ctx, "checking the source of a deployment", "url", d.Source.RepoURL, obs.KeyError, err)
 	}
-	return "the source was stored unchecked: " + why
+	return "the source was not checked: " + why
 }
 
-// definite turns what trying again would not help against into an error that names the field.
+// definite converts an error that a retry would not fix to one that names the field.
 func definite(err error) error {
 	var remote *gitsource.RemoteError
 	var missing *gitsource.RefNotFoundError
@@ -143,8 +143,8 @@ func definite(err error) error {
 		return fleet.Invalid("source.revision", "%v", err)
 	case errors.As(err, &url):
 		return fleet.Invalid("source.repoURL", "%v", err)
-	case errors.As(err, &remote) && remote.Reason == gitsource.ReasonNotReadable:
-		return fleet.Invalid("source.repoURL", "%v: check the URL; if the repository is private, store a credential and name it with "+
+	case errors.As(err, &remote) && remote.Reason == fleet.ReasonRepositoryNotReadable:
+		return fleet.Invalid("source.repoURL", "%v: check the URL; if the repository is private, store a credential and set it with "+
 			"kedge repo add URL --credential NAME", err)
 	case errors.As(err, &remote) && remote.Reason != "":
 		return fleet.Invalid("source.repoURL", "%v", err)
@@ -152,7 +152,7 @@ func definite(err error) error {
 	return err
 }
 
-// wrongPath turns what render would refuse into an error that names the field.
+// wrongPath converts an error of render to one that names the field.
 func wrongPath(d fleet.Deployment, err error) error {
 	if !render.IsUserError(err) {
 		return err
@@ -164,5 +164,5 @@ func wrongPath(d fleet.Deployment, err error) error {
 	return fleet.Invalid(field, "%v", err)
 }
 
-// variesByPath reports whether the folder is another one for each agent: then it is not known yet.
+// variesByPath reports whether the folder depends on the agent: then it is not known yet.
 func variesByPath(src fleet.Source) bool { return strings.Contains(src.Path, "{agent.") }

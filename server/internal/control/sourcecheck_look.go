@@ -17,19 +17,19 @@ import (
 )
 
 const (
-	// resolvedFor is how long a revision that was resolved is taken for the newest. What is not found
-	// there is looked for at the remote, so this is never the reason for a refusal.
+	// resolvedFor is how long a resolved revision counts as the newest. If something is missing there, the
+	// remote is read again, so the cache never causes a refusal.
 	resolvedFor = 10 * time.Second
-	// maxResolved bounds what is remembered.
+	// maxResolved limits the cache.
 	maxResolved = 1000
-	// checksAtOnce bounds the fetches for checks, and checksShare those of one tenant beyond its first.
+	// checksAtOnce limits the fetches for checks, and checksShare those of one tenant beyond its first.
 	checksAtOnce = 8
 	checksShare  = 4
 )
 
-// sourceChecks looks at sources before they are stored. Many deployments of one revision that are made
-// at once are checked by one fetch: calls that come while it runs, and for a few seconds after it, share
-// its result and only look for their folder. It is safe for concurrent use.
+// sourceChecks checks sources before they are stored. Many concurrent deployments of one revision need one
+// fetch: calls during it, and for a few seconds after it, share its result and only check their folder. It is
+// safe for concurrent use.
 type sourceChecks struct {
 	git     Git
 	limits  render.Limits
@@ -41,7 +41,7 @@ type sourceChecks struct {
 	resolved map[resolvedKey]*resolution
 }
 
-// resolvedKey names a revision as one reader sees it: tenants and credentials share nothing.
+// resolvedKey identifies a revision for one reader: tenants and credentials share nothing.
 type resolvedKey struct {
 	owner, url, credential, revision string
 	submodules                       bool
@@ -61,40 +61,39 @@ func newSourceChecks(git Git, cfg Config) *sourceChecks {
 	}
 }
 
-// look returns an InvalidError for what is certainly wrong with the source of d.
+// look returns an InvalidError for a definite error in the source of d.
 func (c *sourceChecks) look(ctx context.Context, access gitsource.Access, d fleet.Deployment) error {
 	shared, err := c.lookOnce(ctx, access, d, false)
 	var invalid *fleet.InvalidError
 	if shared && errors.As(err, &invalid) && ctx.Err() == nil {
-		// Somebody else's fetch: it may be from before the push that this one is about.
+		// The shared fetch may be older than the push of this request.
 		_, err = c.lookOnce(ctx, access, d, true)
 	}
 	return err
 }
 
-func (c *sourceChecks) lookOnce(ctx context.Context, access gitsource.Access, d fleet.Deployment, anew bool) (shared bool, err error) {
-	commit, shared, err := c.resolve(ctx, access, d.Source.Revision, anew)
+func (c *sourceChecks) lookOnce(ctx context.Context, access gitsource.Access, d fleet.Deployment, again bool) (shared bool, err error) {
+	commit, shared, err := c.resolve(ctx, access, d.Source.Revision, again)
 	if err == nil {
 		err = c.lookInto(ctx, access, commit, d)
 	}
 	return shared, definite(err)
 }
 
-// resolve returns the newest commit of a revision, and whether it was asked for by somebody else. With
-// anew it is not.
-func (c *sourceChecks) resolve(ctx context.Context, access gitsource.Access, revision string, anew bool) (commit string, shared bool, err error) {
+// resolve returns the newest commit of a revision, and whether the result is shared. With again it is not.
+func (c *sourceChecks) resolve(ctx context.Context, access gitsource.Access, revision string, again bool) (commit string, shared bool, err error) {
 	key := resolvedKey{owner: access.Owner, url: access.URL, revision: revision, submodules: access.Submodules}
 	if access.Credential != nil {
 		key.credential = access.Credential.Fingerprint
 	}
 	c.mu.Lock()
 	r, shared := c.resolved[key]
-	if !shared || anew || c.expired(r) {
+	if !shared || again || c.expired(r) {
 		shared = false
 		r = &resolution{done: make(chan struct{}), at: c.now()}
 		c.tidyLocked()
 		c.resolved[key] = r
-		// Others may wait for it when the first caller has left.
+		// Others may still wait if the first caller disconnects.
 		go c.fetch(context.WithoutCancel(ctx), key, r, access)
 	}
 	c.mu.Unlock()
@@ -106,7 +105,7 @@ func (c *sourceChecks) resolve(ctx context.Context, access gitsource.Access, rev
 	}
 }
 
-// expired reports whether a resolution is over and too old.
+// expired reports whether a resolution is done and too old.
 func (c *sourceChecks) expired(r *resolution) bool {
 	select {
 	case <-r.done:
@@ -121,7 +120,7 @@ func (c *sourceChecks) tidyLocked() {
 		return
 	}
 	maps.DeleteFunc(c.resolved, func(_ resolvedKey, r *resolution) bool { return c.expired(r) })
-	for key := range c.resolved { // all of them are fresh: any will do
+	for key := range c.resolved { // all are fresh: remove any
 		if len(c.resolved) < maxResolved {
 			return
 		}
@@ -133,7 +132,7 @@ func (c *sourceChecks) fetch(ctx context.Context, key resolvedKey, r *resolution
 	ctx, cancel := context.WithTimeout(ctx, c.bound)
 	defer cancel()
 	r.commit, r.err = c.fetchOne(ctx, access, key.revision)
-	if r.err != nil { // what is mended must not fail again
+	if r.err != nil { // a fixed error must not fail again
 		c.mu.Lock()
 		if c.resolved[key] == r {
 			delete(c.resolved, key)
@@ -156,7 +155,7 @@ func (c *sourceChecks) fetchOne(ctx context.Context, access gitsource.Access, re
 	return refs[revision].Commit, refs[revision].Err
 }
 
-// lookInto looks for something to deploy in the folder of d at a commit, without reading any file.
+// lookInto searches for something to deploy in the folder of d at a commit, without reading files.
 func (c *sourceChecks) lookInto(ctx context.Context, access gitsource.Access, commit string, d fleet.Deployment) error {
 	if variesByPath(d.Source) {
 		return nil

@@ -30,7 +30,7 @@ func (g *countingGit) Fetch(ctx context.Context, a gitsource.Access, revisions [
 	return g.Manager.Fetch(ctx, a, revisions)
 }
 
-// checker is a control room whose sources are only looked at by checks: nothing works in the background.
+// checker is a Service without background work: only checks read sources.
 type checker struct {
 	*control.Service
 	git    *countingGit
@@ -81,7 +81,7 @@ func (c *checker) create(ctx context.Context, name string, source fleet.Source) 
 	return c.CreateDeployment(ctx, admin, "default", control.CreateDeployment{Name: name, Source: source, Check: true})
 }
 
-// wrongSources are mistakes that trying again would not help against, with the field that has them.
+// wrongSources are errors that a retry would not fix, with their field.
 func (c *checker) wrongSources() map[string]struct {
 	field  string
 	source fleet.Source
@@ -119,13 +119,13 @@ func TestWrongSourceIsToldWhenItIsStored(t *testing.T) {
 		}
 	}
 	now, err := c.Deployment(t.Context(), admin, "default", "good")
-	if err != nil || now.Spec != good.Spec {
+	if err != nil || now.SpecRevision != good.SpecRevision {
 		t.Errorf("a refused edit changed the deployment: %+v, %v", now.Source, err)
 	}
 	if list, err := c.Deployments(t.Context(), admin, "default", control.ListDeployments{}); err != nil || len(list) != 1 {
 		t.Errorf("a refused deployment was stored: %d, %v", len(list), err)
 	}
-	repos, err := c.Repositories(t.Context(), admin, "default", store.Page{})
+	repos, err := c.Repositories(t.Context(), admin, "default", store.RepositoryFilter{})
 	if err != nil || len(repos) != 1 {
 		t.Errorf("a refused deployment left its repository: %v, %v", repos, err)
 	}
@@ -152,7 +152,7 @@ func TestUncheckedAndUnknowableSourcesAreStored(t *testing.T) {
 	}
 	c.server.SetFailure(502, 0)
 	made, err = c.create(t.Context(), "away", fleet.Source{RepoURL: c.url, Path: "app", Revision: "main"})
-	if err != nil || len(made.Warnings) != 1 || !strings.Contains(made.Warnings[0], "unchecked") {
+	if err != nil || len(made.Warnings) != 1 || !strings.Contains(made.Warnings[0], "not checked") {
 		t.Errorf("a host that fails: %v, %v", made.Warnings, err)
 	}
 }
@@ -163,12 +163,12 @@ func TestSlowHostDelaysACreationForABoundedTime(t *testing.T) {
 	c.push(t, map[string]string{"app/cm.yaml": configMap("a", "1")})
 	c.server.SetDelay(time.Hour)
 	made, err := c.create(t.Context(), "slow", fleet.Source{RepoURL: c.url, Path: "app"})
-	if err != nil || len(made.Warnings) != 1 || !strings.Contains(made.Warnings[0], "unchecked") {
+	if err != nil || len(made.Warnings) != 1 || !strings.Contains(made.Warnings[0], "not checked") {
 		t.Errorf("got %v, %v; want it stored with a warning", made.Warnings, err)
 	}
 }
 
-// A thousand deployments of one repository that are made at once must not cost a fetch each.
+// A thousand concurrent deployments of one repository must not cost a fetch each.
 func TestManyCreationsShareOneFetch(t *testing.T) {
 	t.Parallel()
 	const n = 100
@@ -195,14 +195,14 @@ func TestManyCreationsShareOneFetch(t *testing.T) {
 	if got := c.git.fetches.Load(); got != 1 {
 		t.Errorf("%d creations made %d fetches, want 1", n+3, got)
 	}
-	// What was pushed since is looked for at the remote before it is refused.
+	// Newer pushes are read from the remote before a refusal.
 	c.push(t, map[string]string{"apps/new/cm.yaml": configMap("a", "1")})
 	if made, err := c.create(t.Context(), "new", fleet.Source{RepoURL: c.url, Path: "apps/new"}); err != nil || len(made.Warnings) > 0 {
 		t.Errorf("a folder that was pushed a moment ago: %v, %v", made.Warnings, err)
 	}
 }
 
-// A check must not tell a tenant what another one may read, nor anybody without the role.
+// A check must not reveal what another tenant may read, nor anything to a caller without the role.
 func TestCheckIsForWhoMayDeploy(t *testing.T) {
 	t.Parallel()
 	c := newChecker(t, patience)

@@ -18,7 +18,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store/sqlite/sqlitetest"
 )
 
-// scripted is a Git whose remotes do what a test says.
+// scripted is a Git whose remotes are controlled by a test.
 type scripted struct {
 	fetch  func(ctx context.Context, a gitsource.Access) error // before it answers
 	forget func(keep func(owner, url string) bool)
@@ -50,7 +50,7 @@ func (g *scripted) Forget(_ context.Context, _ time.Duration, keep func(owner, u
 	return 0, nil
 }
 
-// openService is a Service on a database file, which is not working yet.
+// openService returns a Service on a database file, without background work.
 func openService(t *testing.T, path string, cfg Config, git Git) *Service {
 	t.Helper()
 	st, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
@@ -69,7 +69,7 @@ func openService(t *testing.T, path string, cfg Config, git Git) *Service {
 	return s
 }
 
-// atWork lets a Service work until the test ends, or stop is called.
+// atWork runs a Service until the test ends, or stop is called.
 func atWork(t *testing.T, s *Service) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -109,7 +109,7 @@ func awaitRendered(t *testing.T, s *Service, tenant, name string) {
 	})
 }
 
-// Invariant 12: the hosts of one tenant hang, and nobody else waits.
+// Invariant 12: the hosts of one tenant hang, and no other tenant waits.
 func TestATenantWhoseHostsHangDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	hanging := make(chan struct{}, 1000)
@@ -139,7 +139,7 @@ func TestATenantWhoseHostsHangDelaysNoOther(t *testing.T) {
 	}
 }
 
-// A repository that nothing is deployed from any more costs nothing.
+// An unused repository costs nothing.
 func TestWorkersOfUnusedRepositoriesStopAndTheirMirrorsAreForgotten(t *testing.T) {
 	t.Parallel()
 	kept, owner := map[string]bool{}, ""
@@ -175,7 +175,7 @@ func TestWorkersOfUnusedRepositoriesStopAndTheirMirrorsAreForgotten(t *testing.T
 }
 
 // covers: A16 (crash-safe): a run that a server was asked for before it died is started by the next.
-func TestAServerThatStartsAnewGoesOnWithItsRuns(t *testing.T) {
+func TestAServerThatStartsAgainGoesOnWithItsRuns(t *testing.T) {
 	t.Parallel()
 	path := sqlitetest.Path(t)
 	first := openService(t, path, Config{}, &scripted{})
@@ -196,7 +196,7 @@ func TestAServerThatStartsAnewGoesOnWithItsRuns(t *testing.T) {
 	})
 }
 
-// The backstop: a run whose agents never answer does not hold up the next one for ever.
+// The fallback: a run whose agents never finish does not block the next one forever.
 func TestARunTimesOut(t *testing.T) {
 	t.Parallel()
 	clock := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -15,10 +15,10 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// tell says that any branch may have moved, as a webhook does that does not say which.
-func (r *room) tell(t *testing.T) {
+// tell reports that any branch may have moved, like a webhook without refs.
+func (r *replica) tell(t *testing.T) {
 	t.Helper()
-	repos, err := r.Repositories(t.Context(), admin, "default", store.Page{})
+	repos, err := r.Repositories(t.Context(), admin, "default", store.RepositoryFilter{})
 	ok(t, err)
 	for _, repo := range repos {
 		ok(t, r.Push(t.Context(), repo.ID, ""))
@@ -26,7 +26,7 @@ func (r *room) tell(t *testing.T) {
 }
 
 // rewrite replaces everything after commit by another one.
-func (r *room) rewrite(t *testing.T, commit string, files map[string]string) string {
+func (r *replica) rewrite(t *testing.T, commit string, files map[string]string) string {
 	t.Helper()
 	ok(t, r.repo.Reset(t.Context(), commit))
 	instead, err := r.repo.Commit(t.Context(), files, "instead")
@@ -39,7 +39,7 @@ func (r *room) rewrite(t *testing.T, commit string, files map[string]string) str
 // covers: G4 (force-push followed), A6 (what a rewritten history no longer has is not deleted by mistake)
 func TestAForcePushIsFollowedAndShown(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.enroll(t, "paris")
 	base := r.push(t, map[string]string{"README.md": "1", "beside/cm.yaml": configMap("beside", "1")})
 	r.push(t, map[string]string{"app/cm.yaml": configMap("a", "1")})
@@ -48,7 +48,7 @@ func TestAForcePushIsFollowedAndShown(t *testing.T) {
 	r.deploy(t, "beside", "beside")
 	before := r.await(t, "app", atCommit(old))
 
-	// Another history in which the folder is the same is nothing to do.
+	// Another history with the same folder changes nothing.
 	same := r.rewrite(t, base, map[string]string{"app/cm.yaml": configMap("a", "2"), "beside/cm.yaml": configMap("beside", "2")})
 	r.await(t, "beside", atCommit(same)) // app was looked at in the same round
 	d, err := r.Deployment(t.Context(), admin, "default", "app")
@@ -56,17 +56,17 @@ func TestAForcePushIsFollowedAndShown(t *testing.T) {
 		t.Errorf("error %q, desired %+v, before %+v", d.SourceError, d.Targets[0].Desired, before.Targets[0].Desired)
 	}
 
-	// One without the folder is told, and takes nothing away.
+	// A commit without the folder is reported, and removes nothing.
 	r.rewrite(t, base, map[string]string{"README.md": "2"})
 	d = r.await(t, "app", saying("app: there is no such folder"))
-	if d.Sync != fleet.SyncFailed || !strings.Contains(d.Message, fmt.Sprintf("what commit %.12s holds goes on running", old)) {
+	if d.Sync != fleet.SyncFailed || !strings.Contains(d.Message, fmt.Sprintf("commit %.12s continues to run", old)) {
 		t.Errorf("it reads %s: %s", d.Sync, d.Message)
 	}
 	if !cmp.Equal(d.Rendered, before.Rendered) || !cmp.Equal(d.Targets[0].Desired, before.Targets[0].Desired) {
-		t.Errorf("what runs was disturbed: %+v, before %+v", d.Targets[0].Desired, before.Targets[0].Desired)
+		t.Errorf("the running state changed: %+v, before %+v", d.Targets[0].Desired, before.Targets[0].Desired)
 	}
 
-	// One with another value is given out.
+	// A commit with another value is sent.
 	other := r.rewrite(t, base, map[string]string{"app/cm.yaml": configMap("a", "3")})
 	d = r.await(t, "app", everyTargetAt(other))
 	if d.SourceError != "" || d.Targets[0].Desired.Digest == before.Rendered.Digest {
@@ -77,7 +77,7 @@ func TestAForcePushIsFollowedAndShown(t *testing.T) {
 // covers: G4 (deleted ref reported), A6
 func TestADeletedBranchIsShownAndWhatRunsStays(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.enroll(t, "paris")
 	first := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "1")})
 	ok(t, r.repo.Switch(t.Context(), "release"))
@@ -91,11 +91,11 @@ func TestADeletedBranchIsShownAndWhatRunsStays(t *testing.T) {
 	ok(t, r.repo.DeleteRemote(t.Context(), "refs/heads/release"))
 	r.tell(t)
 	d := r.await(t, "app", saying(`"release"`))
-	if d.Sync != fleet.SyncFailed || !strings.Contains(d.Message, "goes on running") {
+	if d.Sync != fleet.SyncFailed || !strings.Contains(d.Message, "continues to run") {
 		t.Errorf("it reads %s: %s", d.Sync, d.Message)
 	}
 	if !cmp.Equal(d.Rendered, before.Rendered) || !cmp.Equal(d.Targets[0].Desired, before.Targets[0].Desired) {
-		t.Errorf("what runs was disturbed: %+v, before %+v", d.Targets[0].Desired, before.Targets[0].Desired)
+		t.Errorf("the running state changed: %+v, before %+v", d.Targets[0].Desired, before.Targets[0].Desired)
 	}
 	other, err := r.Deployment(t.Context(), admin, "default", "main")
 	if ok(t, err); other.SourceError != "" || other.Sync == fleet.SyncFailed {
@@ -115,7 +115,7 @@ func TestADeletedBranchIsShownAndWhatRunsStays(t *testing.T) {
 // However many deployments and revisions of a repository there are, one push is one fetch.
 func TestAPushIsOneFetchForAllDeployments(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.enroll(t, "paris")
 	first := r.push(t, map[string]string{"app/cm.yaml": configMap("main", "1")})
 	r.deploy(t, "app", "app")

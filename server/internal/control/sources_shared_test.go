@@ -10,7 +10,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
 )
 
-// sharedGit notes what it is told of tenants.
+// sharedGit records whether tenants share the server.
 type sharedGit struct {
 	*gitsource.Manager
 	told chan bool

@@ -19,7 +19,7 @@ import (
 // covers: G5
 func TestPushBecomesANewGenerationForEveryTarget(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	paris, rome := r.enroll(t, "paris"), r.enroll(t, "rome")
 	first := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "1")})
 	r.deploy(t, "app", "app")
@@ -43,7 +43,7 @@ func TestPushBecomesANewGenerationForEveryTarget(t *testing.T) {
 // covers: G6
 func TestCommitThatTouchesNothingRelevantChangesNothing(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.enroll(t, "paris")
 	first := r.push(t, map[string]string{"a/cm.yaml": configMap("a", "1"), "b/cm.yaml": configMap("b", "1")})
 	r.deploy(t, "a", "a")
@@ -78,7 +78,7 @@ func TestBrokenCommitKeepsWhatRunsAndNamesTheFile(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := newRoom(t)
+			r := newReplica(t)
 			r.enroll(t, "paris")
 			good := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "1")})
 			r.deploy(t, "app", "app")
@@ -94,7 +94,7 @@ func TestBrokenCommitKeepsWhatRunsAndNamesTheFile(t *testing.T) {
 				t.Errorf("%s: sync %s, %q does not name %q", tc.reason, d.Sync, d.SourceError, tc.want)
 			}
 			if !cmp.Equal(d.Rendered, before.Rendered) || !cmp.Equal(d.Targets[0].Desired, before.Targets[0].Desired) {
-				t.Errorf("%s: what runs was disturbed: %+v", tc.reason, d.Targets[0].Desired)
+				t.Errorf("%s: the running state changed: %+v", tc.reason, d.Targets[0].Desired)
 			}
 			fixed := r.push(t, map[string]string{"app/b.yaml": configMap("b", "1"), "app/cm.yaml": configMap("a", "2")})
 			if d := r.await(t, "app", atCommit(fixed)); d.SourceError != "" {
@@ -106,13 +106,13 @@ func TestBrokenCommitKeepsWhatRunsAndNamesTheFile(t *testing.T) {
 
 func TestVanishedRepositoryIsReportedAndRecovers(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.enroll(t, "paris")
 	good := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "1")})
 	r.deploy(t, "app", "app")
 	before := r.await(t, "app", atCommit(good))
 	r.git.SetDown(true)
-	repos, err := r.Repositories(t.Context(), admin, "default", store.Page{})
+	repos, err := r.Repositories(t.Context(), admin, "default", store.RepositoryFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,13 +120,13 @@ func TestVanishedRepositoryIsReportedAndRecovers(t *testing.T) {
 		t.Fatal(err)
 	}
 	d := r.await(t, "app", func(d control.DeploymentView) error {
-		if d.Sync != fleet.SyncFailed || !strings.Contains(d.Message, "goes on running") {
+		if d.Sync != fleet.SyncFailed || !strings.Contains(d.Message, "continues to run") {
 			return fmt.Errorf("sync %s, message %q", d.Sync, d.Message)
 		}
 		return nil
 	})
 	if !cmp.Equal(d.Targets[0].Desired, before.Targets[0].Desired) {
-		t.Error("what runs was disturbed")
+		t.Error("the running state changed")
 	}
 	r.git.SetDown(false)
 	r.await(t, "app", func(d control.DeploymentView) error { // by the retry alone
@@ -140,11 +140,11 @@ func TestVanishedRepositoryIsReportedAndRecovers(t *testing.T) {
 // covers: G4
 func TestEmptyRepositoryWaitsQuietlyAndStartsWithTheFirstPush(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.enroll(t, "paris")
 	r.deploy(t, "app", "app")
 	looked := func(d control.DeploymentView) error {
-		repos, err := r.Repositories(t.Context(), admin, "default", store.Page{})
+		repos, err := r.Repositories(t.Context(), admin, "default", store.RepositoryFilter{})
 		if err == nil && repos[0].CheckedAt.IsZero() {
 			err = errors.New("not looked at yet")
 		}
@@ -161,7 +161,7 @@ func TestEmptyRepositoryWaitsQuietlyAndStartsWithTheFirstPush(t *testing.T) {
 
 func TestSameContentUnderAnotherNameKeepsTheGeneration(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.enroll(t, "paris")
 	first := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "1")})
 	r.deploy(t, "app", "app")
@@ -176,16 +176,16 @@ func TestSameContentUnderAnotherNameKeepsTheGeneration(t *testing.T) {
 // covers: G5
 func TestPushesOfOtherBranchesDoNotPutOffThePoll(t *testing.T) {
 	t.Parallel()
-	r := newPollingRoom(t, time.Second)
+	r := newPollingReplica(t, time.Second)
 	r.enroll(t, "paris")
 	first := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "1")})
 	r.deploy(t, "app", "app")
 	r.await(t, "app", atCommit(first))
-	repos, err := r.Repositories(t.Context(), admin, "default", store.Page{})
+	repos, err := r.Repositories(t.Context(), admin, "default", store.RepositoryFilter{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The webhook of this one is lost, while those of another branch keep coming.
+	// The webhook of this one is lost, while those of another branch arrive.
 	lost, err := r.repo.CommitAndPush(t.Context(), map[string]string{"app/cm.yaml": configMap("a", "2")}, "lost")
 	if err != nil {
 		t.Fatal(err)
@@ -200,7 +200,7 @@ func TestPushesOfOtherBranchesDoNotPutOffThePoll(t *testing.T) {
 
 func TestHeadIsTheDefaultBranch(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	r.enroll(t, "paris")
 	first := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "1")})
 	if _, err := r.CreateDeployment(t.Context(), admin, "default", control.CreateDeployment{
@@ -214,7 +214,7 @@ func TestHeadIsTheDefaultBranch(t *testing.T) {
 
 func TestCursorsThatAreNotOfThisDatabaseAreLost(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	err := r.Follow(t.Context(), admin, "default", 1<<40, func([]store.Change) error { return nil })
 	if !errors.Is(err, changefeed.ErrCursorLost) {
 		t.Fatalf("got %v", err)

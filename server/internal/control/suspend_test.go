@@ -11,31 +11,34 @@ import (
 // covers: A17 (suspend and resume per deployment, environment, tenant and fleet)
 func TestNothingNewIsSentWhileSuspended(t *testing.T) {
 	t.Parallel()
-	levels := map[string]struct{ suspend, resume func(*desk) error }{
+	levels := map[string]struct{ suspend, resume func(*fixture) error }{
 		"Deployment": {
-			func(d *desk) error { _, err := d.SuspendDeployment(d.ctx, root, "default", "app", "audit"); return err },
-			func(d *desk) error { _, err := d.ResumeDeployment(d.ctx, root, "default", "app"); return err },
+			func(d *fixture) error {
+				_, err := d.SuspendDeployment(d.ctx, root, "default", "app", "audit")
+				return err
+			},
+			func(d *fixture) error { _, err := d.ResumeDeployment(d.ctx, root, "default", "app"); return err },
 		},
 		"Environment": {
-			func(d *desk) error {
+			func(d *fixture) error {
 				_, err := d.SuspendEnvironment(d.ctx, root, "default", "default", "audit")
 				return err
 			},
-			func(d *desk) error { _, err := d.ResumeEnvironment(d.ctx, root, "default", "default"); return err },
+			func(d *fixture) error { _, err := d.ResumeEnvironment(d.ctx, root, "default", "default"); return err },
 		},
 		"Tenant": {
-			func(d *desk) error { _, err := d.SuspendTenant(d.ctx, root, "default", "audit"); return err },
-			func(d *desk) error { _, err := d.ResumeTenant(d.ctx, root, "default"); return err },
+			func(d *fixture) error { _, err := d.SuspendTenant(d.ctx, root, "default", "audit"); return err },
+			func(d *fixture) error { _, err := d.ResumeTenant(d.ctx, root, "default"); return err },
 		},
 		"Fleet": {
-			func(d *desk) error { _, err := d.Freeze(d.ctx, root, "audit"); return err },
-			func(d *desk) error { _, err := d.Unfreeze(d.ctx, root); return err },
+			func(d *fixture) error { _, err := d.Freeze(d.ctx, root, "audit"); return err },
+			func(d *fixture) error { _, err := d.Unfreeze(d.ctx, root); return err },
 		},
 	}
 	for name, level := range levels {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newDesk(t)
+			d := newFixture(t)
 			d.enroll(t, "default", "paris", nil)
 			d.deploy(t, "default", "app", "default")
 			d.render(t, "default", "app", "1")
@@ -62,7 +65,7 @@ func TestNothingNewIsSentWhileSuspended(t *testing.T) {
 				t.Errorf("a run is %s: %q", run.Phase, run.Message)
 			}
 			v := d.view(t, "app")
-			if v.Sync != fleet.SyncOutOfSync || !strings.Contains(v.Held, "suspended by root") || !strings.Contains(v.Message, "audit") {
+			if v.Sync != fleet.SyncOutOfSync || !strings.Contains(v.Held.Message, "suspended by root") || !strings.Contains(v.Message, "audit") {
 				t.Errorf("reads %s, held %q, %q", v.Sync, v.Held, v.Message)
 			}
 			_, err = d.TerminateRun(d.ctx, root, "default", run.ID, control.Match{})
@@ -79,7 +82,7 @@ func TestNothingNewIsSentWhileSuspended(t *testing.T) {
 
 func TestARunThatWaitedStartsWhenItsDeploymentIsResumed(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.enroll(t, "default", "paris", nil)
 	d.deploy(t, "default", "app", "default")
 	first := d.render(t, "default", "app", "1")

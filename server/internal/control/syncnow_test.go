@@ -7,11 +7,11 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/control"
 )
 
-// Nobody told the server of the push, and the next poll is an hour away: who asks for a sync means what is
-// in Git now. An automated deployment gets it as after a push, and so does one that shares its folder.
+// The webhook is lost, and the next poll is an hour away: a requested sync means the current content of Git. An
+// automated deployment gets it as after a push, and so does one that shares its folder.
 func TestSyncNowAfterALostWebhook(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	paris := r.enroll(t, "paris")
 	before := r.deployed(t, paris)
 	commit, err := r.repo.CommitAndPush(t.Context(), map[string]string{"app/cm.yaml": configMap("a", "2")}, "lost")
@@ -34,10 +34,10 @@ func TestSyncNowAfterALostWebhook(t *testing.T) {
 	}
 }
 
-// Asked to sync after a push that cannot be rendered, the deployment says what is wrong as after any push.
+// A sync after a push that cannot be rendered shows the error as after any push.
 func TestSyncNowAfterALostWebhookOfABadCommit(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	paris := r.enroll(t, "paris")
 	before := r.deployed(t, paris)
 	_, err := r.repo.CommitAndPush(t.Context(), map[string]string{"app/bad.yaml": "{not yaml"}, "lost")

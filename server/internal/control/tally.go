@@ -9,44 +9,50 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// TargetCounts is how the targets of a deployment are doing, in the words that users read.
+// TargetCounts counts the targets of a deployment by the states that users see.
 type TargetCounts struct {
 	Targets    int
-	Ready      int // hold what was sent to them, and are well, now
+	Ready      int // applied what was sent, healthy, and connected
 	Detached   int
 	Stale      int
-	Never      int // on agents that have never connected
-	HeldBack   int // something newer was rendered than was sent, and is held
+	Never      int // on agents that never connected
+	HeldBack   int // a newer revision was rendered and is held back
 	Sync       map[fleet.SyncState]int
 	Health     map[fleet.Health]int
-	StaleSince time.Time // the longest absence; zero while there is none
-	HeldPrunes int       // deletions that wait to be confirmed, an object on two agents counted twice
+	StaleSince time.Time // the longest absence; zero if there is none
+	HeldPrunes int       // held deletions; an object on two agents counts twice
+	// SyncSince and HealthSince are since when the deployment is in its sync state and health at least, as far as its
+	// agents reported it.
+	SyncSince, HealthSince time.Time
 }
 
-// syncRank orders sync states from least to most worth telling.
+// syncRank orders sync states by importance.
 var syncRank = map[fleet.SyncState]int{
 	fleet.SyncDeleted: 0, fleet.SyncDetached: 1, fleet.SyncSynced: 2, fleet.SyncPending: 3, fleet.SyncOutOfSync: 4,
 	fleet.SyncSyncing: 5, fleet.SyncRewound: 6, fleet.SyncFailed: 7,
 }
 
-// tally adds up the targets of a deployment. Its zero value is that of one without any.
+// tally sums up the targets of a deployment. Its zero value is that of a deployment without targets.
 type tally struct {
 	counts    TargetCounts
 	sync      fleet.SyncState // the worst
-	health    fleet.Health    // the worst of those that were not let go: nobody manages the others
-	worst     fleet.TargetID  // of the targets that read sync the first of those with the worst health
+	health    fleet.Health    // the worst of the attached targets
+	worst     fleet.TargetID  // the first target with sync and the worst health
 	worstName string          // of its agent
 	worstIs   fleet.Health    // its health
-	weight    weight          // of the targets that sync and health speak of
-	running   map[string]int  // how many targets were sent which commit; "" is the newest
+	weight    weight          // of the targets that determine sync and health
+	running   map[string]int  // number of targets by commit; "" is the newest
+	// syncTimes and healthTimes are when the first and the last target came into a state.
+	syncTimes   map[fleet.SyncState][2]time.Time
+	healthTimes map[fleet.Health][2]time.Time
 }
 
-// weight says whose targets a deployment reads as: the heaviest that it has.
+// weight decides which targets determine the state of a deployment: the heaviest ones.
 type weight int
 
 const (
-	weightLeft    weight = iota + 1 // they were let go
-	weightUnknown                   // their agents have never connected
+	weightLeft    weight = iota + 1 // detached
+	weightUnknown                   // their agents never connected
 	weightKnown                     // their agents are connected, or once were
 )
 
@@ -61,8 +67,8 @@ func weightOf(g store.TargetTally, sync fleet.SyncState) weight {
 	}
 }
 
-// with adds a group. What agents say that are there, or once were, comes before what nobody has said
-// anything of: one agent that has never connected does not change how all the others read.
+// with adds a group. Targets of agents that are or were connected take precedence: one agent that never
+// connected does not change the state of all others.
 func (n tally) with(g store.TargetTally, held bool) tally {
 	sync, health := g.Sync, g.Health
 	if held && g.Waiting && calm(sync) {
@@ -91,8 +97,8 @@ func (n tally) with(g store.TargetTally, held bool) tally {
 	return n
 }
 
-// isWorse reports whether a group has more to tell than the worst one so far: by its sync state, then by its health, so
-// that the message of what is not healthy is the one that users read.
+// isWorse reports whether a group is worse than the worst one so far: by its sync state, then by its health, so
+// that users see the message of the unhealthy one.
 func (n tally) isWorse(sync fleet.SyncState, health fleet.Health, agent string) bool {
 	switch {
 	case syncRank[sync] != syncRank[n.sync]:
@@ -108,16 +114,25 @@ func (n *tally) count(g store.TargetTally, sync fleet.SyncState, health fleet.He
 	c := &n.counts
 	if c.Sync == nil {
 		c.Sync, c.Health = map[fleet.SyncState]int{}, map[fleet.Health]int{}
+		n.syncTimes, n.healthTimes = map[fleet.SyncState][2]time.Time{}, map[fleet.Health][2]time.Time{}
 	}
 	c.Targets += g.Count
 	c.Sync[sync] += g.Count
 	c.Health[health] += g.Count
+	if sync == g.Sync {
+		n.syncTimes[sync] = span(n.syncTimes[sync], g.SyncSince)
+	}
+	since := g.HealthSince
+	if g.Stale {
+		since = [2]time.Time{g.StaleSince, g.StaleSince}
+	}
+	n.healthTimes[health] = span(n.healthTimes[health], since)
 	if sync == fleet.SyncDetached {
 		c.Detached += g.Count
 	} else if g.Never {
 		c.Never += g.Count
 	}
-	// What something newer waits for holds what was sent to it all the same.
+	// A target with a newer revision has still applied what was sent to it.
 	if g.Sync == fleet.SyncSynced && health == fleet.HealthCurrent {
 		c.Ready += g.Count
 	}
@@ -129,7 +144,7 @@ func (n *tally) count(g store.TargetTally, sync fleet.SyncState, health fleet.He
 	}
 }
 
-// sent notes which commit a group was sent.
+// sent records the commit of a group.
 func (n *tally) sent(g store.TargetTally, sync fleet.SyncState) {
 	if sync == fleet.SyncDetached || g.Never || (g.Waiting && g.Sent == "") {
 		return
@@ -140,8 +155,8 @@ func (n *tally) sent(g store.TargetTally, sync fleet.SyncState) {
 	n.running[g.Sent] += g.Count
 }
 
-// runningCommit is the commit that most of the targets were sent, the older one of two that are as many, and
-// how many targets were sent another one. newest is what was rendered last.
+// runningCommit returns the commit of most targets, the older one of two with equal numbers, and the number of
+// targets with another one. newest is the last rendered commit.
 func (n tally) runningCommit(newest string) (commit string, others int) {
 	most, all := 0, 0
 	for _, sent := range slices.Sorted(maps.Keys(n.running)) {
@@ -155,4 +170,26 @@ func (n tally) runningCommit(newest string) (commit string, others int) {
 		}
 	}
 	return commit, all - most
+}
+
+// since returns since when the deployment is in its sync state and health, as far as its agents reported it: since the
+// last target is Synced, and otherwise at least since the first target is not. Zero where that is not known.
+func (n tally) since() (sync, health time.Time) {
+	sync, health = n.syncTimes[n.sync][0], n.healthTimes[n.health][0]
+	if n.sync == fleet.SyncSynced {
+		sync = n.syncTimes[n.sync][1]
+	}
+	if n.health == fleet.HealthCurrent {
+		health = time.Time{} // an agent may have been away since it reported that
+	}
+	return sync, health
+}
+
+// span is the earliest and the latest of two spans; a zero time is not known.
+func span(a, b [2]time.Time) [2]time.Time {
+	if a[0].IsZero() || !b[0].IsZero() && b[0].Before(a[0]) {
+		a[0] = b[0]
+	}
+	a[1] = laterOf(a[1], b[1])
+	return a
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // target returns the one target of an agent that there is something to say about.
-func (r *room) target(t *testing.T, agent fleet.Agent) fleet.Target {
+func (r *replica) target(t *testing.T, agent fleet.Agent) fleet.Target {
 	t.Helper()
 	targets, err := r.TargetsOf(t.Context(), agent, nil)
 	if err != nil {
@@ -28,8 +28,8 @@ func (r *room) target(t *testing.T, agent fleet.Agent) fleet.Target {
 	return targets[0].Target
 }
 
-// report says that an agent has done what a target desires.
-func (r *room) report(t *testing.T, agent fleet.Agent, target fleet.Target, sync fleet.SyncState) {
+// report reports that an agent has applied the desired state of a target.
+func (r *replica) report(t *testing.T, agent fleet.Agent, target fleet.Target, sync fleet.SyncState) {
 	t.Helper()
 	err := r.Report(t.Context(), []rollout.AgentReports{{Agent: agent, Reports: []store.Report{{
 		Target: target.ID, Full: true, Observed: fleet.Observed{
@@ -41,7 +41,7 @@ func (r *room) report(t *testing.T, agent fleet.Agent, target fleet.Target, sync
 	}
 }
 
-func (r *room) deployed(t *testing.T, agent fleet.Agent) fleet.Target {
+func (r *replica) deployed(t *testing.T, agent fleet.Agent) fleet.Target {
 	t.Helper()
 	commit := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "1")})
 	r.deploy(t, "app", "app")
@@ -51,7 +51,7 @@ func (r *room) deployed(t *testing.T, agent fleet.Agent) fleet.Target {
 
 func TestAgentEnrolledLaterGetsWhatItsEnvironmentHolds(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	first := r.deployed(t, r.enroll(t, "paris"))
 	late := r.target(t, r.enroll(t, "rome"))
 	if late.Desired.Digest != first.Desired.Digest || late.Desired.Generation != 1 {
@@ -61,7 +61,7 @@ func TestAgentEnrolledLaterGetsWhatItsEnvironmentHolds(t *testing.T) {
 
 func TestDeletedDeploymentIsATombstoneUntilItsAgentHasCarriedItOut(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	paris := r.enroll(t, "paris")
 	before := r.deployed(t, paris)
 	r.report(t, paris, before, fleet.SyncSynced)
@@ -72,7 +72,7 @@ func TestDeletedDeploymentIsATombstoneUntilItsAgentHasCarriedItOut(t *testing.T)
 	if !tombstone.Desired.Tombstone || tombstone.Desired.Version.Compare(before.Desired.Version) <= 0 {
 		t.Fatalf("got %+v", tombstone.Desired)
 	}
-	// A late report of the old version does not count as the tombstone carried out.
+	// A late report of the old version does not count as the executed tombstone.
 	r.report(t, paris, before, fleet.SyncDeleted)
 	if left := r.list(t); len(left) != 1 || left[0].DeletedAt.IsZero() {
 		t.Fatalf("the deployment went with an old report: %+v", left)
@@ -83,7 +83,7 @@ func TestDeletedDeploymentIsATombstoneUntilItsAgentHasCarriedItOut(t *testing.T)
 	}
 }
 
-func (r *room) list(t *testing.T) []control.DeploymentView {
+func (r *replica) list(t *testing.T) []control.DeploymentView {
 	t.Helper()
 	list, err := r.Deployments(t.Context(), admin, "default", control.ListDeployments{})
 	if err != nil {
@@ -94,7 +94,7 @@ func (r *room) list(t *testing.T) []control.DeploymentView {
 
 func TestNameOfADeletedDeploymentIsFreeAtOnce(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	paris := r.enroll(t, "paris")
 	r.deployed(t, paris)
 	for range 3 {
@@ -110,10 +110,10 @@ func TestNameOfADeletedDeploymentIsFreeAtOnce(t *testing.T) {
 	}
 }
 
-// Invariant 4: a server whose database is older than the cluster neither goes back nor prunes.
+// Invariant 4: a server whose database is older than the cluster neither reverts nor prunes.
 func TestAgentAheadOfTheServerIsRewoundThenContinuedWithoutPruning(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	paris := r.enroll(t, "paris")
 	target := r.deployed(t, paris)
 	ahead := fleet.Version{Epoch: 1, Generation: 41}
@@ -133,7 +133,7 @@ func TestAgentAheadOfTheServerIsRewoundThenContinuedWithoutPruning(t *testing.T)
 
 func TestAgentAheadWaitsForGit(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	paris := r.enroll(t, "paris")
 	target := r.deployed(t, paris)
 	r.git.SetDown(true)
@@ -151,10 +151,10 @@ func TestAgentAheadWaitsForGit(t *testing.T) {
 	}
 }
 
-// The agent may skip the state that held its prune: what comes next has to hold it too.
+// The agent may skip the state that held its prune: the next one must hold it too.
 func TestHeldPruneStaysHeldUntilTheAgentHasTakenItUp(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	paris := r.enroll(t, "paris")
 	target := r.deployed(t, paris)
 	if err := r.AgentAhead(t.Context(), paris, target.ID, fleet.Version{Epoch: 1, Generation: 41}); err != nil {
@@ -168,13 +168,13 @@ func TestHeldPruneStaysHeldUntilTheAgentHasTakenItUp(t *testing.T) {
 	})
 	next := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "2")})
 	if d := r.await(t, "app", atCommit(next)); !d.Targets[0].Desired.HoldPrune {
-		t.Fatalf("the second commit lets go of the prune: %+v", d.Targets[0].Desired)
+		t.Fatalf("the second commit releases the prune: %+v", d.Targets[0].Desired)
 	}
-	// One that has failed may not have written down what it holds.
+	// An agent that has failed may not have stored its held objects.
 	r.report(t, paris, r.target(t, paris), fleet.SyncFailed)
 	after := r.push(t, map[string]string{"app/cm.yaml": configMap("a", "2b")})
 	if d := r.await(t, "app", atCommit(after)); !d.Targets[0].Desired.HoldPrune {
-		t.Fatalf("a failure lets go of the prune: %+v", d.Targets[0].Desired)
+		t.Fatalf("a failure releases the prune: %+v", d.Targets[0].Desired)
 	}
 	taken := r.target(t, paris)
 	r.report(t, paris, taken, fleet.SyncOutOfSync)
@@ -186,7 +186,7 @@ func TestHeldPruneStaysHeldUntilTheAgentHasTakenItUp(t *testing.T) {
 
 func TestTombstoneOfARewoundTargetBecomesNewerThanWhatTheAgentHas(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	paris := r.enroll(t, "paris")
 	target := r.deployed(t, paris)
 	if _, err := r.DeleteDeployment(t.Context(), admin, "default", "app", control.Match{}); err != nil {
@@ -196,14 +196,14 @@ func TestTombstoneOfARewoundTargetBecomesNewerThanWhatTheAgentHas(t *testing.T) 
 		t.Fatal(err)
 	}
 	if got := r.target(t, paris).Desired; !got.Tombstone || got.Generation != 42 {
-		t.Fatalf("the agent would never hear of the deletion: %+v", got)
+		t.Fatalf("the agent would never get the deletion: %+v", got)
 	}
 }
 
-// Two histories under one version: nothing is sent before Git was read, and nothing is pruned.
+// Two histories with one version: nothing is sent before Git is read, and nothing is pruned.
 func TestAgentWithAnotherBundleOfTheSameVersionIsRewound(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	paris := r.enroll(t, "paris")
 	target := r.deployed(t, paris)
 	if err := r.AgentAhead(t.Context(), paris, target.ID, target.Desired.Version); err != nil {
@@ -219,7 +219,7 @@ func TestAgentWithAnotherBundleOfTheSameVersionIsRewound(t *testing.T) {
 
 func TestReportsOfForeignTargetsAreIgnored(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	paris, rome := r.enroll(t, "paris"), r.enroll(t, "rome")
 	target := r.deployed(t, paris)
 	r.report(t, rome, target, fleet.SyncDeleted)
@@ -230,7 +230,7 @@ func TestReportsOfForeignTargetsAreIgnored(t *testing.T) {
 
 func TestBadInputNamesItsFieldAndStoresNothing(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	good := control.CreateDeployment{Name: "app", Source: fleet.Source{RepoURL: r.url, Path: "app"}}
 	cases := map[string]struct {
 		change func(*control.CreateDeployment)
@@ -268,13 +268,13 @@ func TestBadInputNamesItsFieldAndStoresNothing(t *testing.T) {
 
 func TestStrangersSeeNothing(t *testing.T) {
 	t.Parallel()
-	r := newRoom(t)
+	r := newReplica(t)
 	nobody := auth.Principal{Name: "nobody"}
 	if _, err := r.Agents(t.Context(), nobody, "default", store.AgentFilter{}); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("listing agents gives %v", err)
 	}
 	if _, err := r.EnrollAgent(t.Context(), nobody, "default", control.EnrollAgent{Name: "x"}); err == nil {
-		t.Error("a stranger enrolled an agent")
+		t.Error("a caller without a role enrolled an agent")
 	}
 	if _, err := r.Authenticate(t.Context(), "kedge-api-wrong"); !errors.Is(err, auth.ErrUnauthenticated) {
 		t.Errorf("a wrong token gives %v", err)

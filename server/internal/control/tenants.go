@@ -12,7 +12,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// defaultPage is what a page without a limit holds, as the store has it.
+// defaultPage is the default page size, as in the store.
 const defaultPage = 100
 
 // Tenants lists the tenants that p may read, by name.
@@ -57,7 +57,7 @@ func (s *Service) Tenant(ctx context.Context, p auth.Principal, name string) (fl
 	return out, err
 }
 
-// CreateTenant makes a tenant with the environment that selects all of its agents.
+// CreateTenant creates a tenant with the environment that selects all of its agents.
 func (s *Service) CreateTenant(ctx context.Context, p auth.Principal, req CreateTenant) (fleet.Tenant, error) {
 	if err := fleetAdmin(p); err != nil {
 		return fleet.Tenant{}, err
@@ -87,7 +87,7 @@ func (s *Service) addTenant(ctx context.Context, tx store.Tx, t fleet.Tenant) er
 		return fmt.Errorf("tenant %q: %w", t.Name, err)
 	}
 	return tx.Environments().Create(ctx, fleet.Environment{
-		ID: fleet.NewEnvironmentID(), TenantID: t.ID, Name: fleet.DefaultEnvironment, MatchLabels: map[string]string{}, Spec: 1, CreatedAt: t.CreatedAt,
+		ID: fleet.NewEnvironmentID(), TenantID: t.ID, Name: fleet.DefaultEnvironment, MatchLabels: map[string]string{}, SpecRevision: 1, CreatedAt: t.CreatedAt,
 	})
 }
 
@@ -104,7 +104,7 @@ func ownedByFleet(ctx context.Context, tx store.Tx, p auth.Principal, name strin
 	return t, fleetAdmin(p)
 }
 
-// UpdateTenant changes the quota. One below what the tenant has refuses only what is added.
+// UpdateTenant changes the quota. A quota below the current numbers only refuses additions.
 func (s *Service) UpdateTenant(ctx context.Context, p auth.Principal, name string, req UpdateTenant, match Match) (fleet.Tenant, error) {
 	var out fleet.Tenant
 	err := s.store.Update(ctx, func(tx store.Tx) (err error) {
@@ -132,7 +132,7 @@ func (s *Service) UpdateTenant(ctx context.Context, p auth.Principal, name strin
 	return out, nil
 }
 
-// SuspendTenant stops everything new from being sent for the deployments of a tenant.
+// SuspendTenant suspends all deployments of a tenant.
 func (s *Service) SuspendTenant(ctx context.Context, p auth.Principal, name, reason string) (fleet.Tenant, error) {
 	if err := checkReason(reason); err != nil {
 		return fleet.Tenant{}, err
@@ -157,7 +157,7 @@ func (s *Service) SuspendTenant(ctx context.Context, p auth.Principal, name, rea
 	return out, nil
 }
 
-// ResumeTenant lifts the suspension and gives every target what it has missed.
+// ResumeTenant ends the suspension and sends the newest state to every target.
 func (s *Service) ResumeTenant(ctx context.Context, p auth.Principal, name string) (fleet.Tenant, error) {
 	var out fleet.Tenant
 	err := s.store.Update(ctx, func(tx store.Tx) (err error) {
@@ -171,7 +171,7 @@ func (s *Service) ResumeTenant(ctx context.Context, p auth.Principal, name strin
 		return s.audit(ctx, tx, p, tenantEvent("tenant.resume", out, ""))
 	})
 	if err == nil {
-		err = s.settleTenant(ctx, out.ID) // also when it was lifted before: settling may have been cut short then
+		err = s.settleTenant(ctx, out.ID) // also if it was ended before: settling may have been interrupted then
 	}
 	if err != nil {
 		return fleet.Tenant{}, err

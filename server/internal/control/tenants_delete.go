@@ -11,9 +11,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
-// DeleteTenant removes a tenant that has nothing left but its default environment, its members, its
-// tokens and its logs. Anything else is a ConflictError that says what: a tenant never takes what
-// runs in clusters with it.
+// DeleteTenant removes a tenant that has only its default environment, its members, its tokens, and its logs.
+// Anything else is a ConflictError: deleting a tenant never affects clusters.
 func (s *Service) DeleteTenant(ctx context.Context, p auth.Principal, name string, match Match) error {
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		t, err := ownedByFleet(ctx, tx, p, name)
@@ -23,6 +22,9 @@ func (s *Service) DeleteTenant(ctx context.Context, p auth.Principal, name strin
 		if err := match.checkState(TenantState(t)); err != nil {
 			return err
 		}
+		if err := checkOwnerDeletes(ctx, tx, p, resource{t.ID, fleet.OwnedTenant, string(t.ID), t.Name}); err != nil {
+			return err
+		}
 		if err := s.checkEmpty(ctx, tx, t); err != nil {
 			return err
 		}
@@ -30,11 +32,11 @@ func (s *Service) DeleteTenant(ctx context.Context, p auth.Principal, name strin
 			return err
 		}
 		if err := tx.Tenants().Delete(ctx, t.ID); errors.Is(err, store.ErrExists) {
-			return fleet.Conflict("tenant %q is not empty: delete what it owns first", t.Name)
+			return fleet.Conflict("tenant %q is not empty: delete its resources first", t.Name)
 		} else if err != nil {
 			return err
 		}
-		// The log of the tenant went with it: this is the fleet's to remember.
+		// The log of the tenant is deleted with it: the fleet keeps this record.
 		e := tenantEvent("tenant.delete", t, "")
 		e.TenantID = ""
 		return s.audit(ctx, tx, p, e)
@@ -49,7 +51,7 @@ func (s *Service) checkEmpty(ctx context.Context, tx store.Tx, t fleet.Tenant) e
 		}
 		return err
 	}
-	// Deployments on their way out count too: their tombstones are not carried out yet.
+	// Deployments that are being deleted count too: their tombstones are not carried out yet.
 	deployments, err := tx.Deployments().List(ctx, t.ID, store.DeploymentFilter{Page: store.Page{Limit: 1}})
 	if err != nil {
 		return err
@@ -89,8 +91,7 @@ func (s *Service) checkEmpty(ctx context.Context, tx store.Tx, t fleet.Tenant) e
 	return nil
 }
 
-// dropLeavings removes what every tenant has and nobody can miss: the default environment, and what
-// others have allowed it.
+// dropLeavings removes what every tenant has: the default environment, and received grants.
 func dropLeavings(ctx context.Context, tx store.Tx, t fleet.Tenant) error {
 	received, err := tx.Grants().To(ctx, t.ID, store.Whole())
 	if err != nil {

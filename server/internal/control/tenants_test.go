@@ -13,7 +13,7 @@ import (
 
 func TestTenantStartsWithAnEnvironmentOfEverything(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.tenant(t, "acme")
 	d.enroll(t, "acme", "paris", nil)
 	env, err := d.Environment(d.ctx, root, "acme", "default")
@@ -29,14 +29,14 @@ func TestTenantStartsWithAnEnvironmentOfEverything(t *testing.T) {
 	_, err = d.CreateTenant(d.ctx, root, control.CreateTenant{Name: "x", Quota: fleet.Quota{Agents: -1}})
 	wantInvalid(t, err, "quota.agents")
 	if _, err := d.CreateTenant(d.ctx, auth.Principal{Name: "nobody"}, control.CreateTenant{Name: "acme"}); !errors.Is(err, auth.ErrForbidden) {
-		t.Errorf("nobody learns that a tenant exists: %v", err)
+		t.Errorf("the existence of a tenant is not revealed: %v", err)
 	}
 }
 
 // covers: T5
 func TestTenantIsDeletedOnlyWhenEmptyAndItsNameIsFreeThen(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.tenant(t, "host")
 	for range 3 {
 		d.tenant(t, "acme")
@@ -61,7 +61,7 @@ func TestTenantIsDeletedOnlyWhenEmptyAndItsNameIsFreeThen(t *testing.T) {
 
 func TestTenantWithDeploymentsOnTheirWayOutIsNotEmpty(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.tenant(t, "acme")
 	d.enroll(t, "acme", "paris", nil)
 	d.deploy(t, "acme", "web", "")
@@ -74,26 +74,26 @@ func TestTenantWithDeploymentsOnTheirWayOutIsNotEmpty(t *testing.T) {
 // covers: T3
 func TestQuotasAreEnforced(t *testing.T) {
 	t.Parallel()
-	add := map[string]func(d *desk, name string) error{
-		"agents": func(d *desk, name string) error {
+	add := map[string]func(d *fixture, name string) error{
+		"agents": func(d *fixture, name string) error {
 			_, err := d.EnrollAgent(d.ctx, root, "acme", control.EnrollAgent{Name: name})
 			return err
 		},
-		"environments": func(d *desk, name string) error {
+		"environments": func(d *fixture, name string) error {
 			_, err := d.CreateEnvironment(d.ctx, root, "acme", control.CreateEnvironment{Name: name, MatchLabels: map[string]string{"a": "b"}})
 			return err
 		},
-		"repositories": func(d *desk, name string) error {
+		"repositories": func(d *fixture, name string) error {
 			_, err := d.CreateRepository(d.ctx, root, "acme", control.CreateRepository{URL: "https://git.example.com/" + name})
 			return err
 		},
-		"deployments": func(d *desk, name string) error {
+		"deployments": func(d *fixture, name string) error {
 			_, err := d.CreateDeployment(d.ctx, root, "acme", control.CreateDeployment{
 				Name: name, Source: fleet.Source{RepoURL: "https://git.example.com/apps.git"},
 			})
 			return err
 		},
-		"tokens": func(d *desk, name string) error {
+		"tokens": func(d *fixture, name string) error {
 			_, _, err := d.CreateAPIToken(d.ctx, root, "acme", control.CreateAPIToken{Name: name, Role: fleet.RoleViewer})
 			return err
 		},
@@ -101,7 +101,7 @@ func TestQuotasAreEnforced(t *testing.T) {
 	for what, one := range add {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			d := newDesk(t)
+			d := newFixture(t)
 			_, err := d.CreateTenant(d.ctx, root, control.CreateTenant{
 				Name: "acme", Quota: fleet.Quota{Agents: 2, Environments: 3, Repositories: 2, Deployments: 2, Tokens: 2},
 			})
@@ -130,7 +130,7 @@ func TestQuotasAreEnforced(t *testing.T) {
 // covers: T3
 func TestQuotaOfTargetsHoldsHoweverTheyComeAbout(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	_, err := d.CreateTenant(d.ctx, root, control.CreateTenant{Name: "acme", Quota: fleet.Quota{Targets: 2}})
 	ok(t, err)
 	d.enroll(t, "acme", "paris", nil)
@@ -157,10 +157,10 @@ func TestQuotaOfTargetsHoldsHoweverTheyComeAbout(t *testing.T) {
 	over("a wider selector", err)
 }
 
-// A tenant that has granted an environment is not held up by the quota of those who use it.
+// The quota of its users does not limit a tenant that has granted an environment.
 func TestQuotaOfAGuestNeverRefusesTheHost(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.tenant(t, "host")
 	_, err := d.CreateTenant(d.ctx, root, control.CreateTenant{Name: "guest", Quota: fleet.Quota{Targets: 1}})
 	ok(t, err)
@@ -179,36 +179,36 @@ func TestSuspensionHoldsAndResumeGivesWhatWasMissed(t *testing.T) {
 	t.Parallel()
 	cases := map[string]struct {
 		reason          string
-		suspend, resume func(d *desk) error
+		suspend, resume func(d *fixture) error
 	}{
 		"Tenant": {
 			"a tenant is held with everything in it",
-			func(d *desk) error { _, err := d.SuspendTenant(d.ctx, root, "acme", "audit"); return err },
-			func(d *desk) error { _, err := d.ResumeTenant(d.ctx, root, "acme"); return err },
+			func(d *fixture) error { _, err := d.SuspendTenant(d.ctx, root, "acme", "audit"); return err },
+			func(d *fixture) error { _, err := d.ResumeTenant(d.ctx, root, "acme"); return err },
 		},
 		"Environment": {
-			"an environment is held for whoever deploys to it",
-			func(d *desk) error {
+			"an environment is suspended for all its users",
+			func(d *fixture) error {
 				_, err := d.SuspendEnvironment(d.ctx, root, "host", "default", "audit")
 				return err
 			},
-			func(d *desk) error { _, err := d.ResumeEnvironment(d.ctx, root, "host", "default"); return err },
+			func(d *fixture) error { _, err := d.ResumeEnvironment(d.ctx, root, "host", "default"); return err },
 		},
 		"Host": {
 			"what a suspended tenant has granted is held too",
-			func(d *desk) error { _, err := d.SuspendTenant(d.ctx, root, "host", "audit"); return err },
-			func(d *desk) error { _, err := d.ResumeTenant(d.ctx, root, "host"); return err },
+			func(d *fixture) error { _, err := d.SuspendTenant(d.ctx, root, "host", "audit"); return err },
+			func(d *fixture) error { _, err := d.ResumeTenant(d.ctx, root, "host"); return err },
 		},
 		"Fleet": {
 			"a freeze holds everything",
-			func(d *desk) error { _, err := d.Freeze(d.ctx, root, "audit"); return err },
-			func(d *desk) error { _, err := d.Unfreeze(d.ctx, root); return err },
+			func(d *fixture) error { _, err := d.Freeze(d.ctx, root, "audit"); return err },
+			func(d *fixture) error { _, err := d.Unfreeze(d.ctx, root); return err },
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d := newDesk(t)
+			d := newFixture(t)
 			d.tenant(t, "host")
 			d.tenant(t, "acme")
 			d.enroll(t, "host", "paris", nil)
@@ -245,7 +245,7 @@ func TestSuspensionHoldsAndResumeGivesWhatWasMissed(t *testing.T) {
 
 func TestFleetIsSummedUpForItsAdmins(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	acme := d.tenant(t, "acme")
 	a := d.enroll(t, "acme", "paris", nil)
 	d.enroll(t, "acme", "rome", nil)

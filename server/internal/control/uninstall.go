@@ -12,18 +12,18 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// AgentObjects counts what an agent manages in its cluster for the deployments of its own tenant.
+// AgentObjects counts the objects that an agent manages for the deployments of its own tenant.
 type AgentObjects struct {
-	Deployments []string // names, of targets whose objects are there or are being deleted
+	Deployments []string // names of deployments with objects, or with objects that are being deleted
 	Objects     int
-	// Others is how many targets it has for deployments of other tenants, by grants. They are never deleted
+	// Others is the number of targets of deployments of other tenants, through grants. They are never deleted
 	// with the agent.
 	Others       int
 	Connected    bool
 	Uninstalling bool
 }
 
-// AgentObjects says what DeleteAgentObjects would delete, and while it is being deleted what is left.
+// AgentObjects returns what DeleteAgentObjects would delete, and during the deletion the remaining objects.
 func (s *Service) AgentObjects(ctx context.Context, p auth.Principal, tenant, name string) (AgentObjects, error) {
 	var out AgentObjects
 	err := s.store.View(ctx, func(tx store.Tx) error {
@@ -69,11 +69,11 @@ func (s *Service) agentObjects(ctx context.Context, tx store.Tx, a fleet.Agent) 
 	return out, all, nil
 }
 
-// DeleteAgentObjects has an agent delete everything that it manages for the deployments of its own tenant:
-// each of its targets becomes a tombstone, so that protected kinds are kept and named. The deployments stay,
-// with their targets on other agents, and no environment selects the agent any more. Targets of other tenants are
-// let go with their objects. objects is how many the caller has agreed to; another number refuses it, and
-// so do an agent that is not connected and a suspension: then nothing is deleted.
+// DeleteAgentObjects lets an agent delete everything that it manages for the deployments of its own tenant:
+// each of its targets becomes a tombstone, so that protected kinds are kept and reported. The deployments stay,
+// with their targets on other agents, and no environment selects the agent any more. Targets of other tenants
+// are detached with their objects. objects is the number that the caller agreed to; another number refuses the
+// request, and so do an agent that is not connected and a suspension: then nothing is deleted.
 func (s *Service) DeleteAgentObjects(ctx context.Context, p auth.Principal, tenant, name string, objects int) (AgentObjects, error) {
 	var out AgentObjects
 	err := s.store.Update(ctx, func(tx store.Tx) error {
@@ -90,9 +90,9 @@ func (s *Service) DeleteAgentObjects(ctx context.Context, p auth.Principal, tena
 			out = found
 			return nil // it was asked for before
 		case !found.Connected:
-			return fleet.Conflict("agent %q is not connected, so that nobody can delete its objects: nothing was deleted", name)
+			return fleet.Conflict("agent %q is not connected, so its objects cannot be deleted: nothing was deleted", name)
 		case found.Objects != objects:
-			return fleet.Conflict("agent %q has %d objects now, not %d: look again, nothing was deleted", name, found.Objects, objects)
+			return fleet.Conflict("agent %q has %d objects now, not %d: check again, nothing was deleted", name, found.Objects, objects)
 		}
 		if err := s.removable(ctx, tx, a, targets); err != nil {
 			return err
@@ -110,7 +110,7 @@ func (s *Service) DeleteAgentObjects(ctx context.Context, p auth.Principal, tena
 			return err
 		}
 		return s.tell(ctx, tx, fleet.Event{
-			TenantID: a.TenantID, Type: fleet.EventNormal, Reason: "AgentUninstalling", Agent: name, Message: fmt.Sprintf("agent %q: %s, by %s", name, what, p.Name),
+			TenantID: a.TenantID, Type: fleet.EventNormal, Reason: fleet.ReasonAgentUninstalling, Agent: name, Message: fmt.Sprintf("agent %q: %s, by %s", name, what, p.Name),
 		})
 	})
 	return out, err
@@ -131,17 +131,17 @@ func (s *Service) removable(ctx context.Context, tx store.Tx, a fleet.Agent, tar
 		if err != nil {
 			return err
 		}
-		if held != "" {
+		if !held.IsZero() {
 			return fleet.Conflict("the objects of deployment %q cannot be deleted now: %s; nothing was deleted", d.Name, held)
 		}
 		if s.planner.Ahead(t) {
-			return fleet.Conflict("agent %q is ahead of the server with deployment %q: wait until its source was read anew; nothing was deleted", a.Name, d.Name)
+			return fleet.Conflict("agent %q is ahead of the server with deployment %q: wait until its source is read again; nothing was deleted", a.Name, d.Name)
 		}
 	}
 	return nil
 }
 
-// removeTargets makes tombstones of an agent's targets of its own tenant, and lets go of the others.
+// removeTargets makes tombstones of an agent's targets of its own tenant, and detaches the others.
 func (s *Service) removeTargets(ctx context.Context, tx store.Tx, a fleet.Agent, targets []fleet.Target) error {
 	for _, t := range targets {
 		if placement.HasLeft(t) {

@@ -12,7 +12,7 @@ import (
 )
 
 // holdObjects has an agent report a target of default with n objects.
-func (d *desk) holdObjects(t failer, agent fleet.Agent, deployment string, n int) {
+func (d *fixture) holdObjects(t failer, agent fleet.Agent, deployment string, n int) {
 	t.Helper()
 	target := d.targets(t, "default", deployment)[agent.Name]
 	objects := make([]fleet.ObjectStatus, n)
@@ -29,7 +29,7 @@ func (d *desk) holdObjects(t failer, agent fleet.Agent, deployment string, n int
 // covers: C4
 func TestObjectsOfAnAgentAreDeletedOnRequest(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	paris, rome := d.enroll(t, "default", "paris", nil), d.enroll(t, "default", "rome", nil)
 	for _, name := range []string{"app", "web"} {
 		d.deploy(t, "default", name, "")
@@ -58,11 +58,11 @@ func TestObjectsOfAnAgentAreDeletedOnRequest(t *testing.T) {
 	_, err = d.DeleteAgentObjects(d.ctx, root, "default", "paris", 3)
 	wantConflict(t, err, "4 objects now, not 3")
 	untouched("another number than there are")
-	deployer := auth.Principal{Name: "dep", Door: "rest"}
+	deployer := auth.Principal{Name: "dep", Component: "rest"}
 	if _, err := d.DeleteAgentObjects(d.ctx, deployer, "default", "paris", 4); err == nil {
-		t.Error("who may not change the agent may delete its objects")
+		t.Error("a caller who may not change the agent may delete its objects")
 	}
-	untouched("somebody without the role")
+	untouched("a caller without the role")
 
 	found, err := d.DeleteAgentObjects(d.ctx, root, "default", "paris", 4)
 	ok(t, err)
@@ -70,7 +70,7 @@ func TestObjectsOfAnAgentAreDeletedOnRequest(t *testing.T) {
 		t.Errorf("the answer is %+v", found)
 	}
 	d.wantEvent(t, "default", "AgentUninstalling")
-	// Nothing brings it back while it goes: neither a commit nor an edit nor another deployment.
+	// Nothing brings it back during the deletion: neither a commit nor an edit nor another deployment.
 	d.render(t, "default", "app", "2")
 	_, err = d.UpdateAgent(d.ctx, root, "default", "paris", control.UpdateAgent{Labels: &map[string]string{"a": "b"}}, control.Match{})
 	ok(t, err)
@@ -98,7 +98,7 @@ func TestObjectsOfAnAgentAreDeletedOnRequest(t *testing.T) {
 
 func TestObjectsOfAnAgentStayWhileTheFleetIsSuspended(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	paris := d.enroll(t, "default", "paris", nil)
 	d.deploy(t, "default", "app", "")
 	d.render(t, "default", "app", "1")

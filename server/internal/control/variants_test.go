@@ -11,7 +11,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-func (r *room) enrollIn(t *testing.T, name, region string) fleet.Agent {
+func (r *replica) enrollIn(t *testing.T, name, region string) fleet.Agent {
 	t.Helper()
 	labels := map[string]string{}
 	if region != "" {
@@ -22,7 +22,7 @@ func (r *room) enrollIn(t *testing.T, name, region string) fleet.Agent {
 	return e.Agent
 }
 
-// byAgent is a deployment's targets by the names of their agents.
+// byAgent returns the targets of a deployment by agent name.
 func byAgent(d control.DeploymentView) map[string]control.TargetView {
 	out := map[string]control.TargetView{}
 	for _, t := range d.Targets {
@@ -32,9 +32,9 @@ func byAgent(d control.DeploymentView) map[string]control.TargetView {
 }
 
 // regional deploys one variant per region to paris and lyon (eu), boston (us) and mars (no region).
-func regional(t *testing.T) (r *room, first control.DeploymentView) {
+func regional(t *testing.T) (r *replica, first control.DeploymentView) {
 	t.Helper()
-	r = newRoom(t)
+	r = newReplica(t)
 	r.enrollIn(t, "paris", "eu")
 	r.enrollIn(t, "lyon", "eu")
 	r.enrollIn(t, "boston", "us")
@@ -145,7 +145,7 @@ func TestAnUndefinedVariableIsNamedAndDisturbsNothing(t *testing.T) {
 	}
 }
 
-// The same deployment may begin and cease to speak of agents.
+// The same deployment may start and stop to refer to agents.
 func TestASourceThatBeginsAndCeasesToSpeakOfAgents(t *testing.T) {
 	t.Parallel()
 	r, d := regional(t)

@@ -12,19 +12,19 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// viewer makes views of a tenant's deployments and targets in one transaction. A page costs a few queries,
-// whatever is on it.
+// viewer creates views of the deployments and targets of a tenant in one transaction. A page costs a few
+// queries.
 type viewer struct {
 	tx     store.Tx
 	tenant fleet.TenantID
 	holds  *rollout.Suspensions
 }
 
-// outlook is what a target would be if nothing held it.
+// outlook is the state of a target if its deployment were not held.
 type outlook struct {
-	held          string       // why nothing new is sent; "" when it would be
-	newest        string       // digest of what was rendered last for it; "" when nothing was
-	problem       string       // why the newest cannot be used
+	held          fleet.Cause  // why nothing new is sent; zero when it would be
+	newest        string       // digest of the newest render for it, or ""
+	problem       string       // why the newest revision cannot be used
 	problemReason fleet.Reason // identifies the problem
 }
 
@@ -32,10 +32,10 @@ func newViewer(tx store.Tx, tenant fleet.TenantID) *viewer {
 	return &viewer{tx: tx, tenant: tenant, holds: rollout.NewSuspensions(tx)}
 }
 
-// deployments sums deployments up. Of their targets it reads how many read the same, and one each: the
-// worst, for what there is to say about it.
+// deployments sums up deployments. It reads the number of targets with equal states, and the worst target of
+// each, for its message.
 func (v *viewer) deployments(ctx context.Context, deployments []fleet.Deployment) ([]DeploymentView, error) {
-	held := make(map[fleet.DeploymentID]string, len(deployments))
+	held := make(map[fleet.DeploymentID]fleet.Cause, len(deployments))
 	for _, d := range deployments {
 		var err error
 		if held[d.ID], err = v.held(ctx, d); err != nil {
@@ -58,6 +58,10 @@ func (v *viewer) deployments(ctx context.Context, deployments []fleet.Deployment
 	if err != nil {
 		return nil, err
 	}
+	owners, err := v.owners(ctx, deployments)
+	if err != nil {
+		return nil, err
+	}
 	prunes, err := v.heldPrunes(ctx, slices.Sorted(maps.Keys(held))...)
 	if err != nil {
 		return nil, err
@@ -70,13 +74,14 @@ func (v *viewer) deployments(ctx context.Context, deployments []fleet.Deployment
 	for i, d := range deployments {
 		n := tallies[d.ID]
 		out[i] = sumUp(d, n, worst[n.worst], problems[d.RepositoryID], held[d.ID])
+		out[i].Owner = owners[d.ID]
 		out[i].Declared, out[i].Counts.HeldPrunes = declared[d.ID], prunes.deployments[d.ID]
 		out[i].addPending(pending[d.ID])
 	}
 	return out, nil
 }
 
-// declared is which files declare deployments. Only those whose names a file gave are looked up.
+// declared returns the files that declare deployments. It reads only deployments with a name from a file.
 func (v *viewer) declared(ctx context.Context, deployments []fleet.Deployment) (map[fleet.DeploymentID]*fleet.Declaration, error) {
 	var ids []fleet.DeploymentID
 	for _, d := range deployments {
@@ -95,7 +100,21 @@ func (v *viewer) declared(ctx context.Context, deployments []fleet.Deployment) (
 	return out, err
 }
 
-func (v *viewer) tallies(ctx context.Context, deployments []fleet.Deployment, held map[fleet.DeploymentID]string) (map[fleet.DeploymentID]tally, error) {
+// owners returns the Kubernetes resources that created deployments.
+func (v *viewer) owners(ctx context.Context, deployments []fleet.Deployment) (map[fleet.DeploymentID]*fleet.Owned, error) {
+	ids := make([]string, len(deployments))
+	for i, d := range deployments {
+		ids[i] = string(d.ID)
+	}
+	found, err := v.tx.Owners().Of(ctx, v.tenant, fleet.OwnedDeployment, ids)
+	out := make(map[fleet.DeploymentID]*fleet.Owned, len(found))
+	for _, o := range found {
+		out[fleet.DeploymentID(o.ID)] = &o
+	}
+	return out, err
+}
+
+func (v *viewer) tallies(ctx context.Context, deployments []fleet.Deployment, held map[fleet.DeploymentID]fleet.Cause) (map[fleet.DeploymentID]tally, error) {
 	ids := make([]fleet.DeploymentID, len(deployments))
 	for i, d := range deployments {
 		ids[i] = d.ID
@@ -103,14 +122,14 @@ func (v *viewer) tallies(ctx context.Context, deployments []fleet.Deployment, he
 	groups, err := v.tx.Targets().Tally(ctx, v.tenant, ids)
 	out := make(map[fleet.DeploymentID]tally, len(deployments))
 	for _, g := range groups {
-		out[g.Deployment] = out[g.Deployment].with(g, held[g.Deployment] != "")
+		out[g.Deployment] = out[g.Deployment].with(g, !held[g.Deployment].IsZero())
 	}
 	return out, err
 }
 
 // worst views the worst target of each deployment.
 func (v *viewer) worst(
-	ctx context.Context, deployments []fleet.Deployment, tallies map[fleet.DeploymentID]tally, held map[fleet.DeploymentID]string,
+	ctx context.Context, deployments []fleet.Deployment, tallies map[fleet.DeploymentID]tally, held map[fleet.DeploymentID]fleet.Cause,
 ) (map[fleet.TargetID]TargetView, error) {
 	var ids []fleet.TargetID
 	of := make(map[fleet.DeploymentID]fleet.Deployment, len(deployments))
@@ -124,7 +143,7 @@ func (v *viewer) worst(
 	if err != nil {
 		return nil, err
 	}
-	views, err := v.view(ctx, found, func(t fleet.Target) (fleet.Deployment, string) { return of[t.DeploymentID], held[t.DeploymentID] })
+	views, err := v.view(ctx, found, func(t fleet.Target) (fleet.Deployment, fleet.Cause) { return of[t.DeploymentID], held[t.DeploymentID] })
 	out := make(map[fleet.TargetID]TargetView, len(views))
 	for _, t := range views {
 		out[t.ID] = t
@@ -138,12 +157,12 @@ func (v *viewer) targets(ctx context.Context, d fleet.Deployment, f store.Target
 	if err != nil {
 		return nil, err
 	}
-	f.Held = held != ""
+	f.Held = !held.IsZero()
 	found, err := v.tx.Targets().PageOfDeployment(ctx, v.tenant, d.ID, f)
 	if err != nil {
 		return nil, err
 	}
-	views, err := v.view(ctx, found, func(fleet.Target) (fleet.Deployment, string) { return d, held })
+	views, err := v.view(ctx, found, func(fleet.Target) (fleet.Deployment, fleet.Cause) { return d, held })
 	if err != nil {
 		return nil, err
 	}
@@ -154,8 +173,8 @@ func (v *viewer) targets(ctx context.Context, d fleet.Deployment, f store.Target
 	return views, err
 }
 
-// view makes views of targets; of says which deployment each is of, and why that is held.
-func (v *viewer) view(ctx context.Context, targets []fleet.Target, of func(fleet.Target) (d fleet.Deployment, held string)) ([]TargetView, error) {
+// view creates views of targets; of returns the deployment of each, and why it is held.
+func (v *viewer) view(ctx context.Context, targets []fleet.Target, of func(fleet.Target) (d fleet.Deployment, held fleet.Cause)) ([]TargetView, error) {
 	presence, err := rollout.PresenceOf(ctx, v.tx, targets)
 	if err != nil {
 		return nil, err
@@ -192,30 +211,34 @@ func (v *viewer) variants(ctx context.Context, targets []fleet.Target) (map[flee
 	return v.tx.Targets().Variants(ctx, v.tenant, ids)
 }
 
-// held says why nothing new is sent to the targets of d; "" when it would be.
-func (v *viewer) held(ctx context.Context, d fleet.Deployment) (string, error) {
+// held returns why no new state is sent to the targets of d, or "".
+func (v *viewer) held(ctx context.Context, d fleet.Deployment) (fleet.Cause, error) {
 	if !d.DeletedAt.IsZero() {
-		return "", nil
+		return fleet.Cause{}, nil
 	}
 	held, err := v.holds.Of(ctx, d)
 	switch {
-	case err != nil || held != "":
+	case err != nil || !held.IsZero():
 		return held, err
 	case d.Pin.TerminatedRun != 0:
-		return fmt.Sprintf("sync run %d was terminated: agents that had not finished it change nothing; start a sync run%s", d.Pin.TerminatedRun, orRelease(d)), nil
+		return fleet.Cause{Reason: fleet.ReasonRunTerminated, Message: fmt.Sprintf("sync run %d was terminated: agents that had not finished it change nothing; start a sync run%s", d.Pin.TerminatedRun, orRelease(d))}, nil
 	case d.Policy.Manual:
-		return "it is manual and waits for a sync run", nil
-	case d.Pin.Active() && d.Pin.SourceRevision != d.SourceRevision:
-		return fmt.Sprintf("it is pinned to revision %d (commit %.12s) by %s since %s, of an earlier source: release it, sync it or roll it back",
-			d.Pin.Revision, d.Pin.Commit, d.Pin.By, d.Pin.At.UTC().Format(time.RFC3339)), nil
+		return fleet.Cause{Reason: fleet.ReasonManual, Message: "the deployment is manual and waits for a sync run"}, nil
 	case d.Pin.Active():
-		return fmt.Sprintf("it is pinned to revision %d (commit %.12s) by %s since %s",
-			d.Pin.Revision, d.Pin.Commit, d.Pin.By, d.Pin.At.UTC().Format(time.RFC3339)), nil
+		return fleet.Cause{Reason: fleet.ReasonPinned, Message: describePin(d)}, nil
 	}
-	return "", nil
+	return fleet.Cause{}, nil
 }
 
-// orRelease names the other way on for a deployment that is pinned.
+func describePin(d fleet.Deployment) string {
+	text := fmt.Sprintf("the deployment is pinned to revision %d (commit %.12s) by %s since %s", d.Pin.Revision, d.Pin.Commit, d.Pin.By, d.Pin.At.UTC().Format(time.RFC3339))
+	if d.Pin.SourceRevision != d.SourceRevision {
+		text += ", of an earlier source: release it, sync it or roll it back"
+	}
+	return text
+}
+
+// orRelease returns the alternative for a pinned deployment.
 func orRelease(d fleet.Deployment) string {
 	if d.Policy.Manual {
 		return ""

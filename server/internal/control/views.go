@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	// FirstTargets is how many targets a deployment is shown with; the rest is read in pages.
+	// FirstTargets is the number of targets in the view of a deployment; the rest is read in pages.
 	FirstTargets = 100
-	// objectsUpTo is how many targets a deployment may have to be shown with all their objects.
+	// objectsUpTo is the number of targets up to which a deployment is shown with all their objects.
 	objectsUpTo = 20
 )
 
-// Deployments lists deployments in the order of their names, without targets.
+// Deployments lists deployments, sorted by name, without targets.
 func (s *Service) Deployments(ctx context.Context, p auth.Principal, tenant string, f ListDeployments) ([]DeploymentView, error) {
 	var out []DeploymentView
 	err := s.store.View(ctx, func(tx store.Tx) error {
@@ -40,9 +40,9 @@ func (s *Service) Deployments(ctx context.Context, p auth.Principal, tenant stri
 	return out, err
 }
 
-// filter turns names into ids; false when one of them does not exist, so that nothing matches.
+// filter converts names to ids; false if one of them does not exist, so that nothing matches.
 func (s *Service) filter(ctx context.Context, tx store.Tx, t fleet.Tenant, f ListDeployments) (store.DeploymentFilter, bool, error) {
-	out := store.DeploymentFilter{Page: f.Page, Sync: f.Sync, Health: f.Health, Labels: f.Labels, Selector: f.Selector, Text: f.Text}
+	out := store.DeploymentFilter{Page: f.Page, Sync: f.Sync, Health: f.Health, Reason: f.Reason, Labels: f.Labels, Selector: f.Selector, Text: f.Text}
 	if f.Environment != "" {
 		env, _, _, err := s.environmentOf(ctx, tx, t, f.Environment)
 		var invalid *fleet.InvalidError
@@ -78,38 +78,45 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// Deployment returns one deployment that is not deleted, with its first targets, and with all their
-// objects while they are few.
+// Deployment returns one deployment that is not deleted, with its first targets, and with all their objects if
+// they are few.
 func (s *Service) Deployment(ctx context.Context, p auth.Principal, tenant, name string) (DeploymentView, error) {
 	var out DeploymentView
 	err := s.viewDeployment(ctx, p, tenant, name, func(tx store.Tx, v *viewer, d fleet.Deployment) error {
-		views, err := v.deployments(ctx, []fleet.Deployment{d})
-		if err != nil {
-			return err
-		}
-		out = views[0]
-		if out.Evaluated, err = reposync.EvaluatedCommit(ctx, tx, d); err != nil {
-			return err
-		}
-		if out.Operations, err = shownOperations(ctx, tx, d.TenantID, string(d.ID)); err != nil {
-			return err
-		}
-		out.Targets, err = v.targets(ctx, d, store.TargetFilter{Page: store.Page{Limit: FirstTargets}})
-		if err != nil || out.Counts.Targets > objectsUpTo {
-			return err
-		}
-		for i := range out.Targets {
-			if out.Targets[i].Objects, err = tx.Targets().Objects(ctx, d.TenantID, out.Targets[i].ID); err != nil {
-				return err
-			}
-		}
-		return nil
+		var err error
+		out, err = v.whole(ctx, tx, d)
+		return err
 	})
 	return out, err
 }
 
-// Targets lists the targets of a deployment that match, by the names of their agents, without objects.
-// f.Held is not the caller's to say.
+// whole views one deployment with its first targets, and with all their objects if they are few.
+func (v *viewer) whole(ctx context.Context, tx store.Tx, d fleet.Deployment) (DeploymentView, error) {
+	views, err := v.deployments(ctx, []fleet.Deployment{d})
+	if err != nil {
+		return DeploymentView{}, err
+	}
+	out := views[0]
+	if out.Evaluated, err = reposync.EvaluatedCommit(ctx, tx, d); err != nil {
+		return DeploymentView{}, err
+	}
+	if out.Operations, err = shownOperations(ctx, tx, d.TenantID, string(d.ID)); err != nil {
+		return DeploymentView{}, err
+	}
+	out.Targets, err = v.targets(ctx, d, store.TargetFilter{Page: store.Page{Limit: FirstTargets}})
+	if err != nil || out.Counts.Targets > objectsUpTo {
+		return out, err
+	}
+	for i := range out.Targets {
+		if out.Targets[i].Objects, err = tx.Targets().Objects(ctx, d.TenantID, out.Targets[i].ID); err != nil {
+			return DeploymentView{}, err
+		}
+	}
+	return out, nil
+}
+
+// Targets lists the matching targets of a deployment, by agent name, without objects. The caller must not set
+// f.Held.
 func (s *Service) Targets(ctx context.Context, p auth.Principal, tenant, name string, f store.TargetFilter) ([]TargetView, error) {
 	var out []TargetView
 	err := s.viewDeployment(ctx, p, tenant, name, func(_ store.Tx, v *viewer, d fleet.Deployment) (err error) {
@@ -119,7 +126,7 @@ func (s *Service) Targets(ctx context.Context, p auth.Principal, tenant, name st
 	return out, err
 }
 
-// TargetObjects returns what a deployment is on one agent, with its objects.
+// TargetObjects returns a deployment on one agent, with its objects.
 func (s *Service) TargetObjects(ctx context.Context, p auth.Principal, tenant, deployment, agent string) (TargetView, error) {
 	var out TargetView
 	err := s.viewDeployment(ctx, p, tenant, deployment, func(tx store.Tx, v *viewer, d fleet.Deployment) error {

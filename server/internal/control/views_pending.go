@@ -11,7 +11,7 @@ import (
 func (v *viewer) pending(ctx context.Context, deployments []fleet.Deployment) (map[fleet.DeploymentID]*fleet.PendingSpec, error) {
 	var ids []fleet.DeploymentID
 	for _, d := range deployments {
-		if d.PendingSpec != 0 {
+		if d.PendingSpecRevision != 0 {
 			ids = append(ids, d.ID)
 		}
 	}
@@ -23,7 +23,8 @@ func (v *viewer) pending(ctx context.Context, deployments []fleet.Deployment) (m
 	return out, err
 }
 
-// addPending shows the spec that was asked for last, and that it is not in force. What was summed up is of what runs.
+// addPending shows the newest requested spec, and that it is not in force. The summary is that of the running
+// state.
 func (v *DeploymentView) addPending(p *fleet.PendingSpec) {
 	if p == nil {
 		return
@@ -32,12 +33,12 @@ func (v *DeploymentView) addPending(p *fleet.PendingSpec) {
 	v.Deployment, v.Pending, v.InForce = inForce.With(*p), p, &inForce
 	switch {
 	case p.Problem != "":
-		v.Sync, v.Reason, v.Message = fleet.SyncFailed, fleet.Reason(p.Reason), p.String()
+		v.Sync, v.Reason, v.Message = fleet.SyncFailed, p.Reason, p.String()
 		if inForce.Rendered.Commit != "" {
-			v.Message += fmt.Sprintf(" (what commit %.12s holds goes on running)", inForce.Rendered.Commit)
+			v.Message += fmt.Sprintf(" (commit %.12s continues to run)", inForce.Rendered.Commit)
 		}
 	case v.Sync == fleet.SyncSynced:
-		v.Sync, v.Reason, v.Message = fleet.SyncPending, fleet.Reason(p.Reason), p.String()
+		v.Sync, v.Reason, v.Message = fleet.SyncPending, p.Reason, p.String()
 	case v.Message == "":
 		v.Message = p.String()
 	}

@@ -10,11 +10,10 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
-// viewTarget is a target as users see it. What is ahead of everything else is what they can do
-// something about.
+// viewTarget returns a target for users. Problems that users can fix come first.
 func viewTarget(t fleet.Target, connections []fleet.Connection, out outlook) TargetView {
 	presence := rollout.PresenceBy(connections)
-	v := TargetView{Target: t, View: t.ViewAt(presence)}
+	v := TargetView{Target: t, View: t.ViewAt(presence), ConnectedSince: connectedSince(connections)}
 	switch {
 	case !t.DetachedAt.IsZero():
 		v.View.Sync, v.View.Reason, v.View.Message = fleet.SyncDetached, fleet.ReasonDetached, "detached since "+t.DetachedAt.UTC().Format(time.RFC3339)+wording.Suffix(t.DetachedWhy)
@@ -23,21 +22,33 @@ func viewTarget(t fleet.Target, connections []fleet.Connection, out outlook) Tar
 		v.View.Sync, v.View.Reason, v.View.Message = fleet.SyncFailed, fleet.ReasonLabelMissing, t.VariantError
 	case out.problem != "":
 		v.View.Sync, v.View.Reason, v.View.Message = fleet.SyncFailed, out.problemReason, out.problem
-	case out.held != "" && out.newest != "" && out.newest != t.Desired.Digest && calm(v.View.Sync):
-		v.View.Sync, v.View.Reason, v.View.Message = fleet.SyncOutOfSync, fleet.ReasonNewRevisionWaits, "a newer revision is there: "+out.held
+	case !out.held.IsZero() && out.newest != "" && out.newest != t.Desired.Digest && calm(v.View.Sync):
+		v.View.Sync, v.View.Reason, v.View.Message = fleet.SyncOutOfSync, fleet.ReasonNewRevisionWaits, "a newer revision is available: "+out.held.Message
 	}
-	if presence == (fleet.Presence{}) && t.AgentID != "" && v.View.Message == "" {
+	if presence == (fleet.Presence{}) && t.AgentID != "" && v.View.Reason == fleet.ReasonNotReported {
 		v.View.Reason, v.View.Message = fleet.ReasonAgentNeverConnected, fmt.Sprintf("agent %q has never connected", t.AgentName)
 	}
 	return v
 }
 
-// calm reports whether a sync state has nothing more urgent to say.
+// connectedSince returns since when a leading replica is connected; zero while none is.
+func connectedSince(connections []fleet.Connection) time.Time {
+	var since time.Time
+	for _, c := range connections {
+		if c.Leads() {
+			since = laterOf(since, c.ConnectedAt)
+		}
+	}
+	return since
+}
+
+// calm reports whether a sync state is not urgent.
 func calm(s fleet.SyncState) bool { return s == fleet.SyncSynced || s == fleet.SyncPending }
 
-// sumUp is a deployment as the worst of its targets, with the first thing that a user should know.
-func sumUp(d fleet.Deployment, n tally, worst TargetView, repoError, held string) DeploymentView {
+// sumUp returns a deployment with the state of its worst target, and the most important message.
+func sumUp(d fleet.Deployment, n tally, worst TargetView, repoError string, held fleet.Cause) DeploymentView {
 	v := DeploymentView{Deployment: d, Counts: n.counts, Held: held, Sync: n.sync, Health: n.health}
+	v.Counts.SyncSince, v.Counts.HealthSince = n.since()
 	v.Running, v.RunningOther = n.runningCommit(d.Rendered.Commit)
 	v.Reason, v.Message = worst.View.Reason, prefixed(worst.AgentName, worst.View.Message)
 	if v.Sync == "" {
@@ -47,8 +58,11 @@ func sumUp(d fleet.Deployment, n tally, worst TargetView, repoError, held string
 	if v.Health == "" {
 		v.Health = fleet.HealthUnknown
 	}
-	if held != "" && v.Message == "" && (!d.Policy.Manual || v.Sync != fleet.SyncSynced) {
-		v.Message = held
+	if !held.IsZero() && v.Message == "" && (!d.Policy.Manual || v.Sync != fleet.SyncSynced) {
+		v.Message = held.Message
+		if v.Health != fleet.HealthStale { // else its agents come first
+			v.Reason = held.Reason
+		}
 	}
 	if never := n.counts.Never; never > 0 && n.weight == weightKnown {
 		v.Message = strings.TrimPrefix(v.Message+"; "+wording.Count(never, "agent")+rollout.HaveNeverConnected(never), "; ")
@@ -56,12 +70,13 @@ func sumUp(d fleet.Deployment, n tally, worst TargetView, repoError, held string
 	reason, problem := d.SourceReason, d.SourceError
 	if repoError != "" {
 		reason = fleet.ReasonSourceUnreadable
+		v.RepositoryError = repoError
 		problem = fmt.Sprintf("repository %s: %s", d.Source.RepoURL, repoError)
 	}
 	if problem != "" {
 		v.Sync, v.Reason, v.Message = fleet.SyncFailed, reason, problem
 		if d.Rendered.Commit != "" {
-			v.Message += fmt.Sprintf(" (what commit %.12s holds goes on running)", d.Rendered.Commit)
+			v.Message += fmt.Sprintf(" (commit %.12s continues to run)", d.Rendered.Commit)
 		}
 	}
 	if !d.DeletedAt.IsZero() {

@@ -10,7 +10,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// What follows writes values as a person would: audit details and refusals are read, not parsed.
+// The following functions format values for people: audit details and errors are not parsed.
 
 // labelWords is "region=eu, tier=prod".
 func labelWords(labels map[string]string) string {

@@ -10,10 +10,10 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// What the audit log and refusals say is for people to read.
+// The texts of the audit log and of errors are for people.
 func TestDetailsReadAsAPersonWouldWriteThem(t *testing.T) {
 	t.Parallel()
-	d := newDesk(t)
+	d := newFixture(t)
 	d.tenant(t, "acme")
 	d.tenant(t, "guest")
 	d.enroll(t, "acme", "paris", nil)
@@ -30,7 +30,7 @@ func TestDetailsReadAsAPersonWouldWriteThem(t *testing.T) {
 		got[e.Action+" "+e.Name] = e.Detail
 	}
 	for what, want := range map[string]string{
-		"agent.update paris":      "labels: region=eu, tier=prod; namespaces: all that its scope allows",
+		"agent.update paris":      "labels: region=eu, tier=prod; namespaces: all that its scope allows; Argo CD in namespace: none",
 		"environment.create prod": "agents: none by name; labels: region=eu, tier=prod",
 		"environment.create one":  "agents: paris; labels: none",
 		"tenant.update acme":      "quota: agents 10, environments unlimited, repositories unlimited, deployments unlimited, targets unlimited, tokens unlimited",

@@ -13,6 +13,8 @@ type heldTarget struct {
 	version fleet.Version
 	digest  string
 	usable  bool // the agent can apply it without receiving anything
+	// credential was sent with its source in this session; nil if there was none.
+	credential *sentCredential
 }
 
 func heldTargets(held map[fleet.TargetID]wire.TargetState) map[fleet.TargetID]heldTarget {
@@ -29,9 +31,10 @@ func heldAfterSend(t control.AgentTarget) heldTarget {
 	return heldTarget{version: held.Version, digest: held.Digest, usable: true}
 }
 
-// sendable reports whether a target has a state to send: it was rendered and the agent has not released it.
+// sendable reports whether a target has a state to send: it was rendered, the agent has not released it, and
+// its source is known if the agent needs it.
 func sendable(t control.AgentTarget) bool {
-	return (t.Desired.Digest != "" || t.Desired.Tombstone || t.Desired.Detached) && !t.Released()
+	return !t.SourceWaits && (t.Desired.Digest != "" || t.Desired.Tombstone || t.Desired.Detached) && !t.Released()
 }
 
 type action int

@@ -9,8 +9,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
-	"github.com/kedge-dev/kedge/internal/wake"
-	"github.com/kedge-dev/kedge/server/internal/pause"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // disconnects records the end of sessions and retries until it succeeds. Otherwise a lost agent would be shown as
@@ -18,7 +17,7 @@ import (
 type disconnects struct {
 	write func(ctx context.Context, c fleet.Connection, lastSeen time.Time) error
 	log   *slog.Logger
-	wake  wake.Signal
+	wake  wait.Signal
 
 	mu    sync.Mutex
 	queue []disconnect
@@ -30,7 +29,7 @@ type disconnect struct {
 }
 
 func newDisconnects(write func(context.Context, fleet.Connection, time.Time) error, log *slog.Logger) *disconnects {
-	return &disconnects{write: write, log: log, wake: wake.New()}
+	return &disconnects{write: write, log: log, wake: wait.NewSignal()}
 }
 
 func (c *disconnects) add(connection fleet.Connection, lastSeen time.Time) {
@@ -56,7 +55,7 @@ func (c *disconnects) run(ctx context.Context) error {
 			}
 			if ctx.Err() == nil {
 				c.log.Warn("recording the end of a session failed, retrying", obs.Err(err))
-				pause.For(ctx, retryBackoff.Delay(attempt))
+				wait.For(ctx, retryDelay(attempt))
 				attempt++
 			}
 		}

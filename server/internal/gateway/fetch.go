@@ -65,8 +65,8 @@ func (g *Gateway) bundleFor(ctx context.Context, agent fleet.Agent, digest strin
 	return g.bundles.get(ctx, owner, digest)
 }
 
-// referencedOwner finds the owner of a bundle among those that the sessions of an agent were told to fetch. It
-// saves a query for nearly every fetch. Sessions remember only the newest reference of each target.
+// referencedOwner finds the owner of a bundle among those that the gateway sent to the sessions of an agent as a
+// reference. It saves a query for nearly every fetch. Sessions remember only the newest reference of each target.
 func (g *Gateway) referencedOwner(agent fleet.AgentID, digest string) (owner fleet.TenantID, found bool) {
 	g.sessions.forEachOf(agent, func(s *session) {
 		if !found {
@@ -76,13 +76,13 @@ func (g *Gateway) referencedOwner(agent fleet.AgentID, digest string) (owner fle
 	return owner, found
 }
 
-// reference is a bundle that the agent was told to fetch.
+// reference is a bundle that the agent has to fetch.
 type reference struct {
 	digest string
 	owner  fleet.TenantID
 }
 
-// setReference remembers the bundle that an agent was told to fetch for a target. An empty digest removes it.
+// setReference remembers the bundle that an agent has to fetch for a target. An empty digest removes it.
 func (s *session) setReference(target fleet.TargetID, ref reference) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,12 +14,11 @@ import (
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 
-	"github.com/kedge-dev/kedge/internal/backoff"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 	"github.com/kedge-dev/kedge/server/internal/control"
-	"github.com/kedge-dev/kedge/server/internal/pause"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -31,6 +30,8 @@ type Control interface {
 	AgentDisconnected(ctx context.Context, c fleet.Connection, lastSeen time.Time) error
 	// AgentCapable records the capabilities of the agent's cluster, which are input of Helm charts.
 	AgentCapable(ctx context.Context, agent fleet.Agent, c fleet.Capabilities) error
+	// AgentApplications records the Applications of Argo CD that the agent does not manage.
+	AgentApplications(ctx context.Context, agent fleet.Agent, l fleet.ForeignApplications) error
 	// TargetsOf returns the newest rows of the agent's targets in all tenants, including tombstones and detached
 	// targets. nil ids selects all targets.
 	TargetsOf(ctx context.Context, agent fleet.Agent, ids []fleet.TargetID) ([]control.AgentTarget, error)
@@ -136,9 +137,11 @@ func newSlots(handshakes int) slots {
 	}
 }
 
-// retryBackoff paces retries after a failure of the server, for example while the database restarts, which takes
+// retryDelay paces retries after a failure of the server, for example while the database restarts, which takes
 // seconds.
-var retryBackoff = backoff.Backoff{Min: 250 * time.Millisecond, Max: 2 * time.Second}
+func retryDelay(attempt int) time.Duration {
+	return wait.Jitter(wait.Delay(250*time.Millisecond, 2*time.Second, attempt), 0.5)
+}
 
 const (
 	concurrentLookups      = 8
@@ -220,7 +223,7 @@ func (g *Gateway) follow(ctx context.Context) {
 			return
 		}
 		g.log.Warn("following the change feed failed, retrying", obs.Err(err))
-		pause.For(ctx, retryBackoff.Delay(attempt))
+		wait.For(ctx, retryDelay(attempt))
 		// Changes that were committed in between may be lost.
 		g.credentialVersion.Add(1)
 		g.sessions.forEach(func(s *session) {
@@ -254,6 +257,12 @@ func (g *Gateway) dispatch(changes []store.Change) {
 		case store.ChangeAgent:
 			g.credentialVersion.Add(1)
 			g.sessions.forEachOf(fleet.AgentID(c.ID), g.rechecks.add)
+		case store.ChangeCredential, store.ChangeRepository:
+			g.sessions.forEachOfTenant(c.TenantID, func(s *session) {
+				if s.agent.EngineNamespace != "" {
+					s.schedule(func(w *pendingWork) { w.all = true })
+				}
+			})
 		case store.ChangeOperation:
 			if g.sessions.hasTenant(c.TenantID) {
 				g.rotations.add(c.TenantID, fleet.OperationID(c.ID))

@@ -4,14 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"os"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
@@ -65,7 +70,12 @@ func serveControl(t *testing.T, c gateway.Control, o gatewaytest.Options) *gatew
 
 func dial(t *testing.T, s *gatewaytest.Server, token string) *testAgent {
 	t.Helper()
-	cc, err := grpc.NewClient("passthrough:///"+s.Addr(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	return dialAddress(t, s.Addr(), token)
+}
+
+func dialAddress(t *testing.T, address, token string, options ...grpc.DialOption) *testAgent {
+	t.Helper()
+	cc, err := grpc.NewClient("passthrough:///"+address, append(options, grpc.WithTransportCredentials(insecure.NewCredentials()))...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,6 +95,38 @@ func dial(t *testing.T, s *gatewaytest.Server, token string) *testAgent {
 func connect(t *testing.T, s *gatewaytest.Server, token string, edit func(*wire.Hello)) (*testAgent, wire.Welcome) {
 	t.Helper()
 	p := dial(t, s, token)
+	return p, p.welcome(edit)
+}
+
+// connectInMemory serves control and connects without a network, so that it can run in a synctest bubble.
+func connectInMemory(t *testing.T, c gateway.Control, token string, cfg gateway.Config) (*testAgent, wire.Welcome) {
+	t.Helper()
+	cfg.Version, cfg.Log, cfg.Metrics = "test", slog.New(slog.DiscardHandler), prometheus.NewRegistry()
+	g, err := gateway.New(cfg, c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server, listener := g.NewServer(), bufconn.Listen(1<<20)
+	ctx, stop := context.WithCancel(t.Context())
+	var running errgroup.Group
+	running.Go(func() error { return g.Run(ctx) })
+	running.Go(func() error { return server.Serve(listener) })
+	t.Cleanup(func() {
+		stop()
+		server.Stop()
+		if err := running.Wait(); err != nil {
+			t.Errorf("stopping the gateway: %v", err)
+		}
+	})
+	p := dialAddress(t, "gateway", token, grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+		return listener.DialContext(ctx)
+	}))
+	return p, p.welcome(nil)
+}
+
+// welcome completes the handshake.
+func (p *testAgent) welcome(edit func(*wire.Hello)) wire.Welcome {
+	p.t.Helper()
 	hello := wire.Hello{AgentVersion: "test", Replica: "r-0", Clock: time.Now()}
 	if edit != nil {
 		edit(&hello)
@@ -92,9 +134,9 @@ func connect(t *testing.T, s *gatewaytest.Server, token string, edit func(*wire.
 	p.send(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Hello{Hello: hello.Proto()}})
 	w, err := wire.ParseWelcome(p.recv().GetWelcome())
 	if err != nil {
-		t.Fatal(err)
+		p.t.Fatal(err)
 	}
-	return p, w
+	return w
 }
 
 // handshake sends Hello and waits for the Welcome.

@@ -11,10 +11,9 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
-	"github.com/kedge-dev/kedge/internal/wake"
+	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/server/internal/control"
-	"github.com/kedge-dev/kedge/server/internal/pause"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -51,7 +50,7 @@ type intake struct {
 	write   func(ctx context.Context, batch []control.AgentReports) error
 	log     *slog.Logger
 	metrics *metrics
-	wake    wake.Signal
+	wake    wait.Signal
 
 	writers, perTenant int // concurrent batches
 
@@ -87,7 +86,7 @@ type pendingAgent struct {
 // gets all of them.
 func newIntake(write func(context.Context, []control.AgentReports) error, writers int, log *slog.Logger, m *metrics) *intake {
 	return &intake{
-		write: write, log: log, metrics: m, wake: wake.New(), writers: writers, perTenant: max(1, writers-(writers+3)/4),
+		write: write, log: log, metrics: m, wake: wait.NewSignal(), writers: writers, perTenant: max(1, writers-(writers+3)/4),
 		queues: map[fleet.TenantID]*queue{}, dequeued: make(chan struct{}), batchDone: make(chan struct{}),
 	}
 }
@@ -202,7 +201,7 @@ func (in *intake) runOne(ctx context.Context) {
 			case ctx.Err() == nil && len(batch) == 1:
 				in.log.Warn("writing statuses failed, retrying", obs.KeyAgent, batch[0].agent.Name, obs.Err(err))
 				if attempt++; attempt > 1 {
-					pause.For(ctx, retryBackoff.Delay(attempt))
+					wait.For(ctx, retryDelay(attempt))
 				}
 			}
 		}

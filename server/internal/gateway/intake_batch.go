@@ -40,8 +40,8 @@ func (in *intake) dequeue(now time.Time) (batch []*pendingAgent, retryIn time.Du
 	return nil, retryIn
 }
 
-// untilParallelBatch returns how long to wait before a batch is worth writing beside those that are being
-// written. A writer that finishes earlier writes it.
+// untilParallelBatch returns how long to wait before another batch is worth writing in parallel. A writer that
+// finishes earlier writes it.
 func (q *queue) untilParallelBatch(now time.Time) time.Duration {
 	if q.writing == 0 {
 		return 0
@@ -152,7 +152,7 @@ func (q *queue) requeue(batch []*pendingAgent, size int) {
 	var first []fleet.AgentID
 	for _, old := range batch {
 		if len(batch) == 1 {
-			old.notBefore = time.Now().Add(retryBackoff.Delay(old.failed))
+			old.notBefore = time.Now().Add(retryDelay(old.failed))
 			old.failed++
 		}
 		if newer := q.agents[old.agent.ID]; newer != nil {

@@ -79,7 +79,7 @@ func TestFewStatusesWaitForTheCurrentBatch(t *testing.T) {
 	now := time.Now()
 	few, retryIn := s.dequeue(now)
 	if len(few) != 0 || retryIn > parallelBatchDelay {
-		t.Errorf("batch %q was dequeued beside %q, or is due in %s", names(few), names(first), retryIn)
+		t.Errorf("batch %q was dequeued while %q is being written, or is due in %s", names(few), names(first), retryIn)
 	}
 	if late, _ := s.dequeue(now.Add(2 * parallelBatchDelay)); names(late) != "b" {
 		t.Errorf("batch %q was dequeued after the delay, want b: a write that blocks must not delay it", names(late))

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
-	"github.com/kedge-dev/kedge/internal/wake"
+	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/server/internal/control"
 )
 
@@ -138,7 +138,7 @@ func TestAgentIsInOneBatchAtATime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	started, release := wake.New(), make(chan struct{})
+	started, release := wait.NewSignal(), make(chan struct{})
 	b := &recordingStore{written: map[fleet.TenantID]int{}, changed: make(chan struct{}), writing: map[fleet.AgentID]bool{}}
 	write := func(ctx context.Context, batch []control.AgentReports) error {
 		if batch[0].Agent.ID == "agt-slow" {

@@ -10,8 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/kedge-dev/kedge/internal/obs"
-	"github.com/kedge-dev/kedge/internal/wake"
-	"github.com/kedge-dev/kedge/server/internal/pause"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 const (
@@ -25,14 +24,14 @@ const (
 // session is blocked while its agent receives nothing.
 type rechecks struct {
 	gateway *Gateway
-	wake    wake.Signal
+	wake    wait.Signal
 
 	mu      sync.Mutex
 	pending map[*session]struct{}
 }
 
 func newRechecks(g *Gateway) *rechecks {
-	return &rechecks{gateway: g, wake: wake.New(), pending: map[*session]struct{}{}}
+	return &rechecks{gateway: g, wake: wait.NewSignal(), pending: map[*session]struct{}{}}
 }
 
 func (r *rechecks) add(s *session) {
@@ -89,7 +88,7 @@ func (r *rechecks) work(ctx context.Context) {
 					s.log().Warn("checking a token failed, retrying", obs.Err(err))
 				}
 				r.add(s)
-				pause.For(ctx, retryBackoff.Delay(attempt))
+				wait.For(ctx, retryDelay(attempt))
 				attempt++
 				continue
 			}
@@ -111,7 +110,8 @@ func (s *session) recheck(ctx context.Context) error {
 		s.remove()
 	case err != nil:
 		return err
-	case now.agent.ID != s.agent.ID || now.agent.Scope != s.agent.Scope || !slices.Equal(now.agent.Namespaces, s.agent.Namespaces):
+	case now.agent.ID != s.agent.ID || now.agent.Scope != s.agent.Scope || !slices.Equal(now.agent.Namespaces, s.agent.Namespaces) ||
+		now.agent.EngineNamespace != s.agent.EngineNamespace || now.agent.DeliverGitCredentials != s.agent.DeliverGitCredentials:
 		s.scheduleGoodbye("the configuration of the agent changed", 0)
 	}
 	return nil

@@ -49,6 +49,18 @@ func (r *registry) forEachOf(agent fleet.AgentID, fn func(*session)) {
 	}
 }
 
+// forEachOfTenant calls fn for each session of an agent of a tenant.
+func (r *registry) forEachOfTenant(tenant fleet.TenantID, fn func(*session)) {
+	if !r.hasTenant(tenant) {
+		return
+	}
+	r.forEach(func(s *session) {
+		if s.agent.TenantID == tenant {
+			fn(s)
+		}
+	})
+}
+
 func (r *registry) all() []*session {
 	var out []*session
 	r.forEach(func(s *session) { out = append(out, s) })

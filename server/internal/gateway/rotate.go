@@ -7,7 +7,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
-	"github.com/kedge-dev/kedge/internal/wake"
+	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
@@ -27,14 +27,14 @@ const rotationTimeout = time.Minute
 // about, and its reader must not wait for a query.
 type rotations struct {
 	gateway *Gateway
-	wake    wake.Signal
+	wake    wait.Signal
 
 	mu      sync.Mutex
 	pending map[fleet.OperationID]fleet.TenantID
 }
 
 func newRotations(g *Gateway) *rotations {
-	return &rotations{gateway: g, wake: wake.New(), pending: map[fleet.OperationID]fleet.TenantID{}}
+	return &rotations{gateway: g, wake: wait.NewSignal(), pending: map[fleet.OperationID]fleet.TenantID{}}
 }
 
 func (r *rotations) add(tenant fleet.TenantID, op fleet.OperationID) {

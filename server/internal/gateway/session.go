@@ -17,7 +17,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
-	"github.com/kedge-dev/kedge/internal/wake"
+	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
@@ -45,7 +45,7 @@ type session struct {
 	limits      *agentLimits
 	recheckSlot uint8 // selects the tick at which the token is checked again
 	hello       chan *wire.Hello
-	wake        wake.Signal
+	wake        wait.Signal
 	done        chan struct{} // closed by end
 
 	// Only the goroutine of the stream's handler uses the next three fields.
@@ -61,7 +61,7 @@ type session struct {
 	references  map[fleet.TargetID]reference // nil until there is one
 	endErr      error
 	liveness    liveness
-	recorded    bool // control was told of the session, or may have been
+	recorded    bool // control recorded the connection, or may have
 	removed     bool // from the registry
 	removeOnce  sync.Once
 }
@@ -83,7 +83,7 @@ type pendingWork struct {
 	rotate          bool                                // ask control whether a new token is due
 	tokenStored     *wire.TokenStored                   // the agent's answer to a new token
 	stored          int64                               // number of status frames that were written
-	confirmed       int64                               // the value of stored that the agent was told last
+	confirmed       int64                               // the value of stored in the last StatusStored frame
 	goodbye         string                              // the reason to end the session; "" to continue
 	reconnectWithin time.Duration                       // sent with the goodbye
 }
@@ -114,7 +114,7 @@ func (g *Gateway) Connect(stream grpc.BidiStreamingServer[agentv1.ConnectRequest
 func (g *Gateway) newSession(stream grpc.BidiStreamingServer[agentv1.ConnectRequest, agentv1.ConnectResponse]) (*session, error) {
 	c := callerOf(stream.Context())
 	s := &session{
-		gateway: g, stream: stream, caller: c, hello: make(chan *wire.Hello, 1), wake: wake.New(),
+		gateway: g, stream: stream, caller: c, hello: make(chan *wire.Hello, 1), wake: wait.NewSignal(),
 		done: make(chan struct{}), held: map[fleet.TargetID]heldTarget{}, liveness: liveness{lastSeen: time.Now()},
 		limits: g.limiters.get(c.agent.ID), recheckSlot: uint8(rand.N(recheckSlots)),
 	}
@@ -137,6 +137,7 @@ func (s *session) start() error {
 	}
 	s.log().Info("agent connected", "role", s.conn.Role(), obs.KeyVersion, hello.AgentVersion, "kubeVersion", hello.KubeVersion, obs.KeyAddress, s.conn.RemoteAddr)
 	s.checkClock(ctx, hello.Clock)
+	s.checkEngine(ctx)
 	s.schedule(func(w *pendingWork) { w.rotate = true })
 	s.watchLease()
 	return nil
@@ -153,7 +154,7 @@ func (s *session) handshake(ctx context.Context, hello *wire.Hello) error {
 	s.conn = fleet.Connection{
 		SessionID: fleet.NewSessionID(), AgentID: s.agent.ID, TenantID: s.agent.TenantID, Replica: hello.Replica,
 		Version: hello.AgentVersion, KubeVersion: hello.KubeVersion, ClusterUID: hello.ClusterUID,
-		RemoteAddr: remoteAddr(ctx), ConnectedAt: now, LastSeenAt: now, Standby: hello.Standby,
+		EngineNamespace: hello.EngineNamespace, RemoteAddr: remoteAddr(ctx), ConnectedAt: now, LastSeenAt: now, Standby: hello.Standby,
 	}
 	// Register before the first read of rows: a change in between marks the session dirty.
 	if !s.gateway.register(s) {
@@ -226,7 +227,7 @@ func (s *session) processOnce(attempt int) (failed int, err error) {
 		return 0, err
 	}
 	s.log().Warn("serving an agent failed, retrying", obs.Err(err))
-	time.AfterFunc(retryBackoff.Delay(attempt), func() { s.wake.Set() })
+	time.AfterFunc(retryDelay(attempt), func() { s.wake.Set() })
 	return attempt + 1, nil
 }
 
@@ -268,8 +269,9 @@ func (s *session) remove() {
 	})
 }
 
-// markRecorded notes that control was told of the session. If the session has ended in the meantime it queues the
-// record of the end now: recorded before the connection, the end would leave the agent connected forever.
+// markRecorded notes that control recorded the connection. If the session has ended in the meantime it queues the
+// record of the end now: if control recorded the end before the connection, the agent would stay connected
+// forever.
 func (s *session) markRecorded() {
 	s.mu.Lock()
 	s.recorded = true
@@ -277,7 +279,7 @@ func (s *session) markRecorded() {
 	s.recordEnd()
 }
 
-// recordEnd queues the record of the end of a session that control was told of, once.
+// recordEnd queues the record of the end of a session whose connection control recorded, once.
 func (s *session) recordEnd() {
 	s.mu.Lock()
 	due := s.recorded && s.removed

@@ -99,6 +99,9 @@ func (s *session) handleFrame(ctx context.Context, state *readState, frame *agen
 	case *agentv1.ConnectRequest_Capabilities:
 		count.WithLabelValues("in", "capabilities").Inc()
 		return s.handleCapabilities(ctx, f.Capabilities)
+	case *agentv1.ConnectRequest_Applications:
+		count.WithLabelValues("in", "applications").Inc()
+		return s.handleApplications(ctx, f.Applications)
 	case *agentv1.ConnectRequest_Heartbeat:
 		count.WithLabelValues("in", "heartbeat").Inc()
 	default: // a frame of a newer agent
@@ -109,7 +112,7 @@ func (s *session) handleFrame(ctx context.Context, state *readState, frame *agen
 
 // leaderOnly reports whether only the leader may send a frame.
 func leaderOnly(frame *agentv1.ConnectRequest) bool {
-	return frame.GetTargetStates() != nil || frame.GetStatus() != nil || frame.GetEvents() != nil || frame.GetCapabilities() != nil
+	return frame.GetTargetStates() != nil || frame.GetStatus() != nil || frame.GetEvents() != nil || frame.GetCapabilities() != nil || frame.GetApplications() != nil
 }
 
 // limit applies the rate limits of the agent. It delays a status instead of rejecting it, because the agent would
@@ -162,6 +165,22 @@ func (s *session) handleEvents(ctx context.Context, m *agentv1.Events) error {
 		events = append(events, control.AgentEvent{Target: e.Target, Event: e.Event})
 	}
 	return s.gateway.intake.events(ctx, s.agent, events)
+}
+
+// handleApplications records the Applications of Argo CD that the agent does not manage.
+func (s *session) handleApplications(ctx context.Context, m *agentv1.Applications) error {
+	if err := s.limits.capabilities(); err != nil {
+		return err
+	}
+	parsed, err := wire.ParseApplications(m)
+	if err != nil {
+		return err
+	}
+	if err := s.gateway.control.AgentApplications(ctx, s.agent, parsed); err != nil {
+		s.log().Warn("recording the Applications of a cluster failed", obs.Err(err))
+		return status.Error(codes.Unavailable, "the server cannot record the Applications of the cluster now")
+	}
+	return nil
 }
 
 // handleCapabilities records the capabilities of the agent's cluster. An agent sends them when Welcome asks for

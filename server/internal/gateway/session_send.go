@@ -34,7 +34,7 @@ func (s *session) welcome(ctx context.Context, hello *wire.Hello) error {
 		Session: s.conn.SessionID, AgentID: s.agent.ID, AgentName: s.agent.Name, Tenant: s.tenant.Name, Lease: s.gateway.cfg.Lease,
 		Scope: s.agent.Scope, Namespaces: s.agent.Namespaces, ServerVersion: s.gateway.cfg.Version,
 		SendCapabilities:   !s.conn.Standby && hello.CapabilitiesHash != "" && hello.CapabilitiesHash != s.agent.Capabilities,
-		AcceptCapabilities: !s.conn.Standby,
+		AcceptCapabilities: !s.conn.Standby, AcceptApplications: !s.conn.Standby && s.agent.EngineNamespace != "",
 	}
 	if s.conn.Standby { // a standby has no state and gets none
 		return s.sendWelcome(w)
@@ -55,13 +55,16 @@ func (s *session) welcome(ctx context.Context, hello *wire.Hello) error {
 			}
 		})
 	}
-	if err := s.sendWelcome(w); err != nil || !same {
+	if err := s.sendWelcome(w); err != nil || !same || s.otherEngine() {
 		return err
 	}
 	for _, t := range targets {
 		if sendable(t) {
 			s.held[t.ID] = heldAfterSend(t)
 		}
+	}
+	if slices.ContainsFunc(targets, s.credentialChanged) { // while the agent was away, perhaps
+		s.schedule(func(p *pendingWork) { p.all = true })
 	}
 	return s.sendComplete()
 }
@@ -83,7 +86,7 @@ func (s *session) checkClock(ctx context.Context, clock time.Time) {
 	message := fmt.Sprintf("the clock of replica %s is %s %s the clock of the server: synchronize the clocks, because times in its reports and certificate checks are wrong", s.conn.Replica, skew.Abs(), direction)
 	s.log().Warn("clock skew", obs.KeyReason, message)
 	_ = s.gateway.intake.events(ctx, s.agent, []control.AgentEvent{{Event: fleet.Event{ // fails only when ctx has ended
-		At: time.Now(), Type: fleet.EventWarning, Reason: "ClockSkew", Message: message,
+		At: time.Now(), Type: fleet.EventWarning, Reason: fleet.ReasonClockSkew, Message: message,
 	}}})
 }
 
@@ -166,6 +169,9 @@ func (s *session) sendGoodbye(work pendingWork) error {
 
 // deliver sends the newest states of the targets that the work names and that the agent lacks.
 func (s *session) deliver(ctx context.Context, work pendingWork) error {
+	if s.otherEngine() {
+		return nil
+	}
 	var ids []fleet.TargetID
 	switch {
 	case work.all:
@@ -207,12 +213,21 @@ func (s *session) deliverOne(ctx context.Context, t control.AgentTarget, missed 
 	held, known := s.held[t.ID]
 	switch nextAction(t, held, known) {
 	case actionNone:
-		return nil
+		if !s.credentialChanged(t) {
+			return nil
+		}
 	case actionReportAhead:
 		return s.reportAhead(ctx, t, held.version)
 	}
 	d := wire.Desired{Target: t.ID, Tenant: t.Tenant, Deployment: t.DeploymentName, State: t.Desired}
-	form, err := s.inline(ctx, &d, t.TenantID, missed)
+	var form string
+	var err error
+	if t.Source != nil {
+		form = "source"
+		d.Source, err = s.source(ctx, t)
+	} else {
+		form, err = s.inline(ctx, &d, t.TenantID, missed)
+	}
 	if err != nil {
 		return err
 	}
@@ -227,7 +242,9 @@ func (s *session) deliverOne(ctx context.Context, t control.AgentTarget, missed 
 	if err := s.send("desired", &agentv1.ConnectResponse{Frame: &agentv1.ConnectResponse_Desired{Desired: d.Proto()}}); err != nil {
 		return err
 	}
-	s.held[t.ID] = heldAfterSend(t)
+	sent := heldAfterSend(t)
+	sent.credential = s.credentialOf(t)
+	s.held[t.ID] = sent
 	s.gateway.activity.Add(1)
 	s.gateway.metrics.desired.WithLabelValues(form).Inc()
 	s.log().Info("desired state sent", obs.KeyTarget, string(t.ID), obs.KeyDeployment, t.DeploymentName,
@@ -235,7 +252,8 @@ func (s *session) deliverOne(ctx context.Context, t control.AgentTarget, missed 
 	return nil
 }
 
-// reportAhead tells control, once per version, that the agent has a newer version of a target than the server.
+// reportAhead reports to control, once per version, that the agent has a newer version of a target than the
+// server.
 func (s *session) reportAhead(ctx context.Context, t control.AgentTarget, has fleet.Version) error {
 	if last, ok := s.reportedAhead[t.ID]; ok && last == has {
 		return nil

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -18,6 +19,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/wire"
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 	"github.com/kedge-dev/kedge/server/gatewaytest"
+	"github.com/kedge-dev/kedge/server/internal/gateway"
 )
 
 func randomText(n int) string {
@@ -128,39 +130,39 @@ func TestReplicasAndAgentsAreDistinguished(t *testing.T) {
 // covers: C10, D7
 func TestSilentAgentIsDisconnectedAfterItsLease(t *testing.T) {
 	t.Parallel()
-	const lease = 400 * time.Millisecond
-	m := gatewaytest.NewMemory()
-	_, token := m.Enroll("edge-1")
-	srv := serve(t, m, gatewaytest.Options{Lease: lease})
-	p, w := connect(t, srv, token, nil)
-	if w.Lease != lease {
-		t.Fatalf("the lease in Welcome is %s, want %s", w.Lease, lease)
-	}
-	p.snapshot()
-	beat := time.NewTicker(lease / 4)
-	defer beat.Stop()
-	for range 8 { // twice the lease
-		<-beat.C
-		p.send(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Heartbeat{Heartbeat: &agentv1.Heartbeat{}}})
-	}
-	last := time.Now()
-	if open := m.Connections(); len(open) != 1 || !open[0].Connected() {
-		t.Fatalf("connections = %+v, want one, kept open by heartbeats", open)
-	}
-	// From here on the agent sends nothing, as after a power failure.
-	if err := m.AwaitOpen(within(t), 0); err != nil {
-		t.Fatal(err)
-	}
-	c := m.Connections()[0]
-	if lost := c.DisconnectedAt.Sub(last); lost > 4*lease {
-		t.Errorf("the agent was shown as connected for %s after its last frame, want about %s", lost, lease)
-	}
-	if c.LastSeenAt.After(last.Add(lease / 2)) {
-		t.Errorf("last seen at %s, but its last frame was sent at %s", c.LastSeenAt, last)
-	}
-	if err := p.ended(); status.Code(err) != codes.DeadlineExceeded {
-		t.Errorf("the stream ended with %v, want DeadlineExceeded", err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		const lease = 4 * time.Second
+		m := gatewaytest.NewMemory()
+		_, token := m.Enroll("edge-1")
+		p, w := connectInMemory(t, m, token, gateway.Config{Lease: lease})
+		if w.Lease != lease {
+			t.Fatalf("the lease in Welcome is %s, want %s", w.Lease, lease)
+		}
+		p.snapshot()
+		for range 8 { // twice the lease
+			<-time.After(lease / 4)
+			p.send(&agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Heartbeat{Heartbeat: &agentv1.Heartbeat{}}})
+		}
+		last := time.Now()
+		synctest.Wait()
+		if open := m.Connections(); len(open) != 1 || !open[0].Connected() {
+			t.Fatalf("connections = %+v, want one, kept open by heartbeats", open)
+		}
+		// From here on the agent sends nothing, as after a power failure.
+		if err := m.AwaitOpen(within(t), 0); err != nil {
+			t.Fatal(err)
+		}
+		c := m.Connections()[0]
+		if shown := c.DisconnectedAt.Sub(last); shown != lease {
+			t.Errorf("the agent was shown as connected for %s after its last frame, want %s", shown, lease)
+		}
+		if !c.LastSeenAt.Equal(last) {
+			t.Errorf("last seen at %s, but its last frame was sent at %s", c.LastSeenAt, last)
+		}
+		if err := p.ended(); status.Code(err) != codes.DeadlineExceeded {
+			t.Errorf("the stream ended with %v, want DeadlineExceeded", err)
+		}
+	})
 }
 
 // covers: C10

@@ -236,6 +236,7 @@ func TestNewCredentialIsVerifiedEvenIfNothingIsFetched(t *testing.T) {
 }
 
 // covers: G2
+// defect: B7
 func TestOwnersShareNothing(t *testing.T) {
 	t.Parallel()
 	overPrivate(t, func(t *testing.T, p *privateRepo) {

@@ -86,11 +86,10 @@ func repositorySize(b *testing.B) int {
 	return n
 }
 
-// BenchmarkLargeRepository reads a repository of 5,000 files and as many commits over HTTP on loopback:
-// cold into an empty mirror, warm after one more commit, idle when nothing is new, and an older commit
-// by its name. Each reads one folder of ten files too. whole is how repositories of this size are read,
-// partial how larger ones are, and full is what git itself needs to fetch the whole history, as what was
-// there before. Beside the time it reports the bytes on disk.
+// BenchmarkLargeRepository reads a repository of 5,000 files and as many commits over HTTP on loopback: cold into
+// an empty mirror, warm after one more commit, idle without a change, and an older commit by id. Each also reads
+// one folder of ten files. whole is how repositories of this size are read, partial how larger ones are read, and
+// full is git alone with the whole history, for comparison. It also reports the bytes on disk.
 func BenchmarkLargeRepository(b *testing.B) {
 	n := repositorySize(b)
 	server, repo := startServer(b)

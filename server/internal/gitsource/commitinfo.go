@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxSubject bounds the author and the first line of the message, in characters: a stranger wrote them.
+// maxSubject bounds the author and the first line of the message, in characters: anyone who can push writes them.
 const maxSubject = 200
 
 // CommitInfo is the author of a commit and the first line of its message, as plain text.

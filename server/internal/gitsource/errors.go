@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
 var (
@@ -36,30 +38,9 @@ func (e *RefNotFoundError) Error() string {
 	return fmt.Sprintf("the repository has no branch or tag %q", e.Revision)
 }
 
-// Reason identifies a problem that a retry does not solve. It is "" if a retry may help.
-type Reason string
-
-// The reasons of a RemoteError.
-const (
-	// ReasonNotReadable means that the repository does not exist, or that the credential has no read access.
-	ReasonNotReadable Reason = "RepositoryNotReadable"
-	// ReasonHostUnknown means that the host name does not resolve.
-	ReasonHostUnknown Reason = "HostUnknown"
-	// ReasonHostDenied means that the address policy denies the host.
-	ReasonHostDenied Reason = "HostDenied"
-	// ReasonHostKeyUnknown means that the key of the SSH host is not in the known hosts of the credential.
-	ReasonHostKeyUnknown Reason = "HostKeyUnknown"
-	// ReasonRedirected means that the server redirects the URL.
-	ReasonRedirected Reason = "Redirected"
-	// ReasonNotGit means that the URL does not serve a Git repository.
-	ReasonNotGit Reason = "NotAGitRepository"
-	// ReasonCredentialUnusable means that the transport needs a credential, or cannot use the given one.
-	ReasonCredentialUnusable Reason = "CredentialUnusable"
-)
-
-// RemoteError is returned when a repository cannot be read. A retry may help if Reason is "".
+// RemoteError is returned when a repository cannot be read. Reason is "" if a retry may help.
 type RemoteError struct {
-	Reason  Reason
+	Reason  fleet.Reason
 	URL     string // without a credential, which CheckURL rejects
 	Problem string // for users
 	Detail  string // more about the problem, for users; may be ""

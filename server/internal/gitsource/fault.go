@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/gitsource/egress"
 )
 
@@ -29,7 +30,7 @@ type fault struct {
 	problem   string
 	detail    string // also for users
 	logDetail string // only for the log
-	reason    Reason
+	reason    fleet.Reason
 	retry     time.Duration
 	// hideDetails means that the remote is in a private network. Users do not learn what is wrong there.
 	hideDetails bool
@@ -50,7 +51,7 @@ func (f *fault) inPrivateNetwork() {
 
 // setPublic sets a problem that users see even if the remote is in a private network: the server itself found it,
 // or the user has read access to the remote.
-func (f *fault) setPublic(reason Reason, problem, detail, logDetail string) {
+func (f *fault) setPublic(reason fleet.Reason, problem, detail, logDetail string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.problem == "" {
@@ -69,15 +70,15 @@ func (f *fault) setRetryAfter(wait time.Duration) {
 const maxRetryAfter = time.Hour
 
 func (f *fault) set(problem, detail, logDetail string) {
-	var reason Reason
+	var reason fleet.Reason
 	if problem == notReadable {
-		reason = ReasonNotReadable
+		reason = fleet.ReasonRepositoryNotReadable
 	}
 	f.setFor(reason, problem, detail, logDetail)
 }
 
 // setFor is set for a problem that a retry does not solve.
-func (f *fault) setFor(reason Reason, problem, detail, logDetail string) {
+func (f *fault) setFor(reason fleet.Reason, problem, detail, logDetail string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.problem == "" {
@@ -107,7 +108,7 @@ func (f *fault) httpStatus(s service, code int, location string) {
 	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusNotFound, code == http.StatusGone:
 		f.set(notReadable, "", detail)
 	case code >= 300 && code < 400:
-		f.setFor(ReasonRedirected, "the server redirects, and redirects are not followed: use the final URL", detail, "to "+location)
+		f.setFor(fleet.ReasonRedirected, "the server redirects, and redirects are not followed: use the final URL", detail, "to "+location)
 	case code == http.StatusTooManyRequests:
 		f.set("the server asks for fewer requests", detail, "")
 	case code >= 500:
@@ -141,16 +142,16 @@ func (f *fault) dialError(err error) {
 	var op *net.OpError
 	switch {
 	case errors.As(err, &denied) && denied.Tenants:
-		f.setPublic(ReasonHostDenied, "the host is in a private network or is the server itself, which Git URLs must not refer to while the server has more than one tenant: the operator of the "+
+		f.setPublic(fleet.ReasonHostDenied, "the host is in a private network or is the server itself, which Git URLs must not refer to while the server has more than one tenant: the operator of the "+
 			"server can allow it with --git-allow-private, or its range with --git-allow-cidr", "", err.Error())
 	case errors.As(err, &denied):
-		f.setPublic(ReasonHostDenied, "the address policy of the server denies the host", "", err.Error())
+		f.setPublic(fleet.ReasonHostDenied, "the address policy of the server denies the host", "", err.Error())
 	case errors.As(err, &cert):
 		f.set("the TLS certificate is not trusted", cert.Err.Error(), err.Error())
 	case errors.As(err, &record), errors.As(err, &alert):
 		f.set("the TLS connection failed", "", err.Error())
 	case errors.As(err, &dns) && dns.IsNotFound:
-		f.setFor(ReasonHostUnknown, "host not reachable", "the name does not resolve", err.Error())
+		f.setFor(fleet.ReasonHostUnknown, "host not reachable", "the name does not resolve", err.Error())
 	case errors.As(err, &dns):
 		f.set("host not reachable", "the name does not resolve", err.Error())
 	case errors.Is(err, syscall.ECONNREFUSED):

@@ -34,11 +34,11 @@ func (m *Manager) Forget(ctx context.Context, age time.Duration, keep func(owner
 		if !ok {
 			continue
 		}
-		gone, err := m.forget(ctx, key, age, keep)
+		removed, err := m.forget(ctx, key, age, keep)
 		if errors.Is(err, ErrClosed) || ctx.Err() != nil {
 			return deleted, errors.Join(failed, err)
 		}
-		if gone {
+		if removed {
 			deleted++
 		}
 		failed = errors.Join(failed, err)

@@ -46,9 +46,9 @@ func TestUnusedMirrorsAreDeleted(t *testing.T) {
 
 	age(t, dir)
 	check(t, os.MkdirAll(filepath.Join(dir, "half-deleted.git.gone", "objects"), 0o700))
-	check(t, os.MkdirAll(filepath.Join(dir, "of-nobody.git"), 0o700))
+	check(t, os.MkdirAll(filepath.Join(dir, "without-owner.git"), 0o700))
 	long := time.Now().Add(-48 * time.Hour)
-	check(t, os.Chtimes(filepath.Join(dir, "of-nobody.git"), long, long))
+	check(t, os.Chtimes(filepath.Join(dir, "without-owner.git"), long, long))
 	second := managerIn(t, dir)
 	if n, err := second.Forget(t.Context(), time.Hour, keep); n != 2 || err != nil {
 		t.Errorf("%d mirrors were deleted, %v", n, err)

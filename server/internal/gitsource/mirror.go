@@ -152,13 +152,13 @@ func (r *mirror) discardLocked() error {
 	r.suspect.Store(false)
 	r.cat.close()
 	r.accessRecords.clear()
-	gone := r.dir + deletedSuffix
-	err := os.RemoveAll(gone)
+	deleted := r.dir + deletedSuffix
+	err := os.RemoveAll(deleted)
 	if err == nil {
-		err = os.Rename(r.dir, gone)
+		err = os.Rename(r.dir, deleted)
 	}
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = os.RemoveAll(gone)
+		err = os.RemoveAll(deleted)
 	}
 	if err != nil {
 		return fmt.Errorf("deleting the mirror of %s: %w", r.url, err)

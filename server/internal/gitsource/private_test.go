@@ -58,14 +58,14 @@ func TestPortsOfPrivateNetworksAreIndistinguishable(t *testing.T) {
 	t.Cleanup(page.Close)
 	at := func(url string) string { return url[strings.Index(url, "://")+3:] }
 	urls := map[string]string{
-		"a closed port":                "https://" + port(t, nil) + "/x.git",
-		"a closed port, in plain text": "http://" + port(t, nil) + "/x.git",
-		"a port that hangs up":         "https://" + port(t, func(net.Conn) {}) + "/x.git",
-		"a port that speaks no TLS":    "https://" + port(t, func(c net.Conn) { _, _ = io.WriteString(c, "220 mail\r\n") }) + "/x.git",
-		"a web server":                 "http://" + at(plain.URL) + "/x.git",
-		"a web server with TLS":        "https://" + at(secure.URL) + "/x.git",
-		"a web server that redirects":  "http://" + at(redirects.URL) + "/x.git",
-		"a web server with a page":     "http://" + at(page.URL) + "/x.git",
+		"a closed port":                  "https://" + port(t, nil) + "/x.git",
+		"a closed port, in plain text":   "http://" + port(t, nil) + "/x.git",
+		"a port that closes connections": "https://" + port(t, func(net.Conn) {}) + "/x.git",
+		"a port that speaks no TLS":      "https://" + port(t, func(c net.Conn) { _, _ = io.WriteString(c, "220 mail\r\n") }) + "/x.git",
+		"a web server":                   "http://" + at(plain.URL) + "/x.git",
+		"a web server with TLS":          "https://" + at(secure.URL) + "/x.git",
+		"a web server that redirects":    "http://" + at(redirects.URL) + "/x.git",
+		"a web server with a page":       "http://" + at(page.URL) + "/x.git",
 	}
 	want := ""
 	for what, url := range urls {

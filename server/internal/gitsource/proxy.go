@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/gitsource/egress"
 )
 
@@ -192,7 +193,7 @@ func checkResponse(r *http.Response) error {
 	body := &limitedBody{ReadCloser: r.Body, fault: run.fault, remaining: math.MaxInt64}
 	if r.Request.Method == http.MethodGet {
 		if kind := r.Header.Get("Content-Type"); kind != "application/x-"+string(run.service)+"-advertisement" {
-			run.fault.setFor(ReasonNotGit, "the response is not from a Git repository: check the URL", "", "content type "+kind)
+			run.fault.setFor(fleet.ReasonNotGit, "the response is not from a Git repository: check the URL", "", "content type "+kind)
 			return errRejectedResponse
 		}
 		body.remaining = maxAdvertisement

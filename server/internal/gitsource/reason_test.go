@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
 	"github.com/kedge-dev/kedge/server/internal/gitsource/egress"
 	"github.com/kedge-dev/kedge/server/internal/gitsource/egress/egresstest"
@@ -31,15 +32,15 @@ func TestProblemsThatARetryDoesNotSolveHaveAReason(t *testing.T) {
 	m := managerWith(t, gitsource.Config{Allow: []string{"http", "file"}, Addresses: &egress.Policy{AllowLoopback: true}, Resolver: resolver})
 	for _, c := range []struct {
 		reason, url string
-		want        gitsource.Reason
+		want        fleet.Reason
 	}{
-		{"a missing repository", answers(404), gitsource.ReasonNotReadable},
-		{"a rejected credential", answers(401), gitsource.ReasonNotReadable},
-		{"a missing folder", "file:///nothing/here.git", gitsource.ReasonNotReadable},
-		{"a redirect", answers(302), gitsource.ReasonRedirected},
-		{"a page", answers(200), gitsource.ReasonNotGit},
-		{"a name that does not exist", "http://nobody.example.com/x.git", gitsource.ReasonHostUnknown},
-		{"a metadata service", "http://169.254.169.254/x.git", gitsource.ReasonHostDenied},
+		{"a missing repository", answers(404), fleet.ReasonRepositoryNotReadable},
+		{"a rejected credential", answers(401), fleet.ReasonRepositoryNotReadable},
+		{"a missing folder", "file:///nothing/here.git", fleet.ReasonRepositoryNotReadable},
+		{"a redirect", answers(302), fleet.ReasonRedirected},
+		{"a page", answers(200), fleet.ReasonNotGit},
+		{"a name that does not exist", "http://nobody.example.com/x.git", fleet.ReasonHostUnknown},
+		{"a metadata service", "http://169.254.169.254/x.git", fleet.ReasonHostDenied},
 		{"a host that does not respond", "http://away.example.com:1/x.git", ""},
 		{"a host that fails", answers(502), ""},
 		{"a host that is busy", answers(429), ""},

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
 )
 
@@ -69,9 +70,9 @@ func (r *mirror) remoteError(ctx context.Context, p *connection, err error) erro
 		return fmt.Errorf("reading %s: %w: %s", r.url, errCorrupt, message)
 	}
 	r.logProblem(ctx, message)
-	var reason Reason
+	var reason fleet.Reason
 	if problem == notReadable {
-		reason, message = ReasonNotReadable, "" // it would reveal which of the two cases it is
+		reason, message = fleet.ReasonRepositoryNotReadable, "" // it would reveal which of the two cases it is
 	}
 	return &RemoteError{Reason: reason, URL: r.url, Problem: cmp.Or(problem, "git failed"), Detail: message}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
 )
 
-// covers: G4 (the default branch is followed wherever it is)
-func TestADefaultBranchThatMovesIsFollowed(t *testing.T) {
+// covers: G4 (a change of the default branch is followed)
+func TestChangeOfTheDefaultBranchIsFollowed(t *testing.T) {
 	t.Parallel()
 	server, repo := startServer(t)
 	m := newManager(t)
@@ -24,14 +24,14 @@ func TestADefaultBranchThatMovesIsFollowed(t *testing.T) {
 	}
 	run(t, "--git-dir="+server.Dir("app"), "symbolic-ref", "HEAD", "refs/heads/trunk")
 	if got := fetchOne(t, m, url, ""); got != trunk {
-		t.Errorf("after it moved the default branch is at %s, want %s", got, trunk)
+		t.Errorf("after the change the default branch is at %s, want %s", got, trunk)
 	}
 	check(t, repo.DeleteRemote(t.Context(), "refs/heads/main"))
 	refs, err := m.Fetch(t.Context(), gitsource.Access{URL: url}, []string{"", "main"})
 	check(t, err)
-	var gone *gitsource.RefNotFoundError
-	if refs[""].Commit != trunk || !errors.As(refs["main"].Err, &gone) {
-		t.Errorf("after the old one was deleted: %+v", refs)
+	var removed *gitsource.RefNotFoundError
+	if refs[""].Commit != trunk || !errors.As(refs["main"].Err, &removed) {
+		t.Errorf("after the old branch was deleted: %+v", refs)
 	}
 	pushed, err := m.Commit(t.Context(), gitsource.Access{URL: url}, edit(trunk, map[string]string{"a": "pushed"}))
 	if err != nil || pushed.Branch != "trunk" {
@@ -39,9 +39,9 @@ func TestADefaultBranchThatMovesIsFollowed(t *testing.T) {
 	}
 }
 
-// What is merged may be older than the oldest commit that is here, and what is pushed by force may share
-// nothing with it.
-func TestHistoriesThatAreNotHereAreFollowed(t *testing.T) {
+// A merged commit may be older than the oldest commit in the mirror, and a force push may have no common history
+// with it.
+func TestUnrelatedHistoriesAreFollowed(t *testing.T) {
 	t.Parallel()
 	overBoth(t, func(t *testing.T, m *gitsource.Manager, url string, repo *gitserver.Repo) {
 		commit(t, repo, map[string]string{"a": "1", "dir/b": "b"})
@@ -63,16 +63,16 @@ func TestHistoriesThatAreNotHereAreFollowed(t *testing.T) {
 			t.Errorf("the side branch is %s, want %s", got, side)
 		}
 		check(t, repo.Drop(t.Context(), "main"))
-		other, err := repo.Commit(t.Context(), map[string]string{"x": "another beginning"}, "another beginning")
+		other, err := repo.Commit(t.Context(), map[string]string{"x": "another root"}, "another root")
 		check(t, err)
 		check(t, repo.ForcePush(t.Context()))
-		if got := fetchOne(t, m, url, "main"); got != other || readFile(t, m, url, other, ".", "x") != "another beginning" {
-			t.Errorf("after a force-push of another history: %s, want %s", got, other)
+		if got := fetchOne(t, m, url, "main"); got != other || readFile(t, m, url, other, ".", "x") != "another root" {
+			t.Errorf("after a force push of another history: %s, want %s", got, other)
 		}
 	})
 }
 
-// merge makes a merge commit with the files of the first parent at the remote, and returns it.
+// merge creates a merge commit with the files of the first parent at the remote, and returns it.
 func merge(t *testing.T, repo *gitserver.Repo, url, first, second string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -82,7 +82,7 @@ func merge(t *testing.T, repo *gitserver.Repo, url, first, second string) string
 	return id
 }
 
-func TestAHostThatIsBusySaysWhenToComeAgain(t *testing.T) {
+func TestRetryAfterOfTheHostIsReported(t *testing.T) {
 	t.Parallel()
 	server, repo := startServer(t)
 	m := newManager(t)
@@ -96,15 +96,15 @@ func TestAHostThatIsBusySaysWhenToComeAgain(t *testing.T) {
 	}{
 		{"too many requests", http.StatusTooManyRequests, 42 * time.Second, 42 * time.Second},
 		{"not available", http.StatusServiceUnavailable, 7 * time.Second, 7 * time.Second},
-		{"for ever", http.StatusTooManyRequests, 1000 * time.Hour, time.Hour},
-		{"nothing said", http.StatusTooManyRequests, 0, 0},
+		{"too long", http.StatusTooManyRequests, 1000 * time.Hour, time.Hour},
+		{"no Retry-After", http.StatusTooManyRequests, 0, 0},
 	}
 	for _, tt := range tests {
 		server.SetFailure(tt.status, tt.after)
 		_, err := m.Fetch(t.Context(), gitsource.Access{Owner: tt.reason, URL: url}, []string{"main"})
 		var remote *gitsource.RemoteError
 		if !errors.As(err, &remote) || remote.RetryAfter != tt.want {
-			t.Errorf("%s: got %v, want to come again after %s", tt.reason, err, tt.want)
+			t.Errorf("%s: got %v, want RetryAfter %s", tt.reason, err, tt.want)
 		}
 	}
 	server.SetFailure(0, 0)
@@ -125,9 +125,9 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// Servers that know no version 2 of the protocol give a commit only if a ref names it, or if it is in the
-// history of one.
-func TestAnOldServerIsRead(t *testing.T) {
+// Servers without version 2 of the protocol send a commit only if a ref points to it, or if it is in the history
+// of one.
+func TestServerWithoutProtocolVersion2(t *testing.T) {
 	t.Parallel()
 	server, repo := startServer(t)
 	server.SetOld(true)

@@ -8,7 +8,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
 )
 
-// tagged makes a commit with a tag of its own and pushes both.
+// tagged creates a commit with its own tag and pushes both.
 func tagged(t *testing.T, repo *gitserver.Repo, name, message string) string {
 	t.Helper()
 	id := commit(t, repo, map[string]string{"version": name})
@@ -18,7 +18,7 @@ func tagged(t *testing.T, repo *gitserver.Repo, name, message string) string {
 }
 
 // covers: G4 (a range of versions)
-func TestARangeNamesTheHighestVersionInIt(t *testing.T) {
+func TestRangeResolvesToTheHighestVersion(t *testing.T) {
 	t.Parallel()
 	overBoth(t, func(t *testing.T, m *gitsource.Manager, url string, repo *gitserver.Repo) {
 		commits := map[string]string{}
@@ -30,7 +30,7 @@ func TestARangeNamesTheHighestVersionInIt(t *testing.T) {
 			commits[name] = tagged(t, repo, name, message)
 		}
 		tests := []struct{ revision, want string }{
-			{"semver:^1", "v1.10.0"}, // by number, not by letter
+			{"semver:^1", "v1.10.0"}, // in numerical order, not in alphabetical order
 			{"semver:~1.2", "v1.2.0"},
 			{"semver:1.0.0", "v1.0.0"},
 			{"semver:>=1.0.0 <2.0.0", "v1.10.0"},
@@ -42,7 +42,7 @@ func TestARangeNamesTheHighestVersionInIt(t *testing.T) {
 		for _, tt := range tests {
 			revisions = append(revisions, tt.revision)
 		}
-		for range 2 { // cold, and when everything is there
+		for range 2 { // first and repeated fetch
 			refs, err := m.Fetch(t.Context(), gitsource.Access{URL: url}, revisions)
 			check(t, err)
 			for _, tt := range tests {

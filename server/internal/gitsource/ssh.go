@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/crypto/ssh"
 
+	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/gitsource/egress"
 )
 
@@ -39,7 +40,7 @@ func (m *Manager) sshConnector(a Access) (func(context.Context, service) (*conne
 
 func newSSHTarget(a Access, tempDir string) (*sshTarget, error) {
 	problem := func(format string, args ...any) error {
-		return &RemoteError{Reason: ReasonCredentialUnusable, URL: a.URL, Problem: fmt.Sprintf(format, args...)}
+		return &RemoteError{Reason: fleet.ReasonCredentialUnusable, URL: a.URL, Problem: fmt.Sprintf(format, args...)}
 	}
 	if a.Credential == nil || len(a.Credential.SSHKey) == 0 {
 		return nil, problem("ssh needs a credential with a key: store one and select it with kedge repo add %s --credential NAME", a.URL)
@@ -130,7 +131,7 @@ func handshakeFault(p *connection, err error) {
 	var unknown *hostKeyError
 	switch {
 	case errors.As(err, &unknown):
-		p.fault.setFor(ReasonHostKeyUnknown, unknown.Error(), "", "")
+		p.fault.setFor(fleet.ReasonHostKeyUnknown, unknown.Error(), "", "")
 	case strings.Contains(err.Error(), "unable to authenticate"):
 		p.fault.set(notReadable, "", err.Error())
 	default:

@@ -56,7 +56,7 @@ func TestTreeIncludesSubmodulesIfAllowed(t *testing.T) {
 			tree, err := p.m.Tree(t.Context(), access, tip)
 			check(t, err)
 			if got, err := readThrough(t, tree, "app", "a.yaml"); got != "a" || err != nil {
-				t.Errorf("beside the submodule: %q, %v", got, err)
+				t.Errorf("outside of the submodule: %q, %v", got, err)
 			}
 			if !allowed {
 				var bad *filetree.Error

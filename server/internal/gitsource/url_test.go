@@ -8,6 +8,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
 )
 
+// defect: B16
 func TestCheckURL(t *testing.T) {
 	t.Parallel()
 	strict := []string{"https", "ssh"}

@@ -17,19 +17,19 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// checkout is the newest commit of what a deployment follows, read for one request.
+// checkout is the newest commit of the revision of a deployment, read for one request.
 type checkout struct {
 	svc        *Updater
 	tenant     fleet.Tenant
 	deployment fleet.Deployment
 	repo       fleet.Repository
 	access     gitsource.Access
-	sources    []fleet.Source // as they are for agents, each once
+	sources    []fleet.Source // for its agents, without duplicates
 	ref        gitsource.Ref
 	tree       filetree.Tree
 }
 
-// checkout reads a deployment that may says the caller may have, and fetches what it follows.
+// checkout reads a deployment that the permission allows, and fetches its revision.
 func (s *Updater) checkout(ctx context.Context, name string, may Permission) (*checkout, error) {
 	c := &checkout{svc: s}
 	err := s.store.View(ctx, func(tx store.Tx) (err error) {
@@ -49,7 +49,7 @@ func (s *Updater) checkout(ctx context.Context, name string, may Permission) (*c
 		return nil, err
 	}
 	if len(c.sources) == 0 {
-		return nil, fleet.Conflict("the source of deployment %q speaks of agents, and it has none yet: which files are meant is not known", name)
+		return nil, fleet.Conflict("the source of deployment %q refers to agents, but it has none yet: the files are unknown", name)
 	}
 	if c.access, err = s.control.Access(ctx, c.repo); err != nil {
 		return nil, err
@@ -60,7 +60,7 @@ func (s *Updater) checkout(ctx context.Context, name string, may Permission) (*c
 	return c, nil
 }
 
-// sourcesOf are the sources of a deployment as they are for its agents, each once.
+// sourcesOf returns the sources of a deployment for its agents, without duplicates.
 func sourcesOf(ctx context.Context, tx store.Tx, d fleet.Deployment) ([]fleet.Source, error) {
 	if !d.Source.Templated() {
 		return []fleet.Source{d.Source}, nil
@@ -83,7 +83,7 @@ func sourcesOf(ctx context.Context, tx store.Tx, d fleet.Deployment) ([]fleet.So
 	for _, t := range targets {
 		source, _, err := d.Source.For(agents[t.AgentID])
 		if err != nil {
-			continue // a label is missing, which its target says
+			continue // a label is missing, which its target shows
 		}
 		if !slices.ContainsFunc(out, func(o fleet.Source) bool { return o.Equal(source) }) {
 			out = append(out, source)
@@ -92,7 +92,7 @@ func sourcesOf(ctx context.Context, tx store.Tx, d fleet.Deployment) ([]fleet.So
 	return out, nil
 }
 
-// fetch brings the newest commit.
+// fetch fetches the newest commit.
 func (c *checkout) fetch(ctx context.Context) error {
 	revision := c.deployment.Source.Revision
 	refs, err := c.svc.git.Fetch(ctx, c.access, []string{revision})
@@ -108,10 +108,10 @@ func (c *checkout) fetch(ctx context.Context) error {
 
 const branchPrefix = "refs/heads/"
 
-// writable refuses what cannot be pushed to, and what could not be used once it is there.
+// writable refuses a revision that cannot be pushed to, and one whose commits could not be used.
 func (c *checkout) writable(req SetImages) error {
 	if c.repo.Signers != "" && (req.Branch == "" || req.Branch == c.branch()) && !req.DryRun {
-		return fleet.Conflict("%s is read only where commits are signed, and the server signs none, so that the change could not be deployed: put it on a branch of its own (kedge image set --branch) for somebody to sign and merge", c.repo.URL)
+		return fleet.Conflict("%s requires signed commits, and the server does not sign, so the change could not be deployed: commit it to a separate branch (kedge image set --branch) that a person signs and merges", c.repo.URL)
 	}
 	return c.onBranch()
 }
@@ -124,17 +124,17 @@ func (c *checkout) onBranch() error {
 	what := "a commit"
 	switch {
 	case strings.HasPrefix(c.ref.Name, "refs/tags/") && strings.TrimPrefix(c.ref.Name, "refs/tags/") != strings.TrimPrefix(revision, "refs/tags/"):
-		what = "a range of versions, now tag " + strings.TrimPrefix(c.ref.Name, "refs/tags/")
+		what = "a version range, now tag " + strings.TrimPrefix(c.ref.Name, "refs/tags/")
 	case strings.HasPrefix(c.ref.Name, "refs/tags/"):
 		what = "a tag"
 	case c.ref.Name != "":
 		what = "no branch"
 	}
-	return fleet.Conflict("deployment %q follows %q, which is %s: images can be set only where it follows a branch; let it follow one (kedge deploy set %s --revision BRANCH), or change the files and make a new tag",
+	return fleet.Conflict("deployment %q follows %q, which is %s: images can be set only on a branch; set a branch (kedge deploy set %s --revision BRANCH), or change the files and create a new tag",
 		c.deployment.Name, revision, what, c.deployment.Name)
 }
 
-// branch is what the deployment follows, "" for the default branch.
+// branch returns the branch of the deployment, "" for the default branch.
 func (c *checkout) branch() string {
 	return strings.TrimPrefix(strings.TrimPrefix(c.ref.Name, branchPrefix), "HEAD")
 }
@@ -147,8 +147,7 @@ func (c *checkout) branchName() string {
 	return "HEAD"
 }
 
-// SourceProblem puts what Git and the files refuse into the words of this room. What is nobody's mistake
-// stays as it is.
+// SourceProblem converts errors of Git and of the files to user errors. Other errors stay unchanged.
 func SourceProblem(err error) error {
 	var files *imageset.Error
 	var remote *gitsource.RemoteError
@@ -161,9 +160,9 @@ func SourceProblem(err error) error {
 	case render.IsUserError(err):
 		return fleet.Conflict("the source cannot be read: %v", err)
 	case errors.Is(err, gitsource.ErrNoPermission):
-		return fleet.Conflict("%v: give the repository a credential that may write (kedge repo set), or change the files by hand", err)
+		return fleet.Conflict("%v: give the repository a credential that may write (kedge repo set), or change the files yourself", err)
 	case errors.Is(err, gitsource.ErrBranchExists):
-		return fleet.Conflict("%v: choose another name", err)
+		return fleet.Conflict("%v: use another name", err)
 	case errors.As(err, &remote), errors.As(err, &missing), errors.As(err, &protected), errors.Is(err, gitsource.ErrEmpty):
 		return fleet.Conflict("%v", err)
 	case errors.As(err, &edit):

@@ -1,11 +1,12 @@
-// Package imageupdate commits new images of a deployment to the branch that the deployment follows.
+// Package imageupdate commits new images of a deployment to the branch of the deployment.
 //
-// It must not deploy anything: that the branch has moved is what deploys, as if a person had pushed. It must not
-// check who is calling; the caller passes a permission. It writes to no branch that the host protects: the commit
-// goes to a new branch then, with a link that proposes it.
+// It must not deploy anything: the new commit on the branch does, like a push of a person. It must not
+// authorize callers; the caller passes a permission. It does not write to a branch that the host protects: then
+// the commit goes to a new branch, with a link to create a pull request.
 //
-// Invariants: images that are as asked for already are no change and no commit. A commit that was pushed is recorded
-// even when the caller has left.
+// Invariants: unchanged images cause no commit. A pushed commit is recorded even if the caller has
+// disconnected.
 //
-// Concurrency: an [Updater] is safe for concurrent use. A change that lost a race against another push is made again.
+// Concurrency: an [Updater] is safe for concurrent use. A change that lost a race against another push is made
+// again.
 package imageupdate

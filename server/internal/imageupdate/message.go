@@ -15,7 +15,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
-// imageSummary says in one line what changes.
+// imageSummary returns the changes in one line.
 func imageSummary(places []imageset.Place) string {
 	var changes []string
 	for _, p := range places {
@@ -31,7 +31,8 @@ func imageSummary(places []imageset.Place) string {
 	}
 }
 
-// imageMessage is the message of a commit: what the caller says or what changes, where, and on whose behalf.
+// imageMessage returns the message of a commit: the message of the caller or the changes, with deployment and
+// requester.
 func imageMessage(c *checkout, req SetImages, places []imageset.Place, p auth.Principal) string {
 	var b strings.Builder
 	text := strings.TrimSpace(req.Message)
@@ -48,7 +49,7 @@ func imageMessage(c *checkout, req SetImages, places []imageset.Place, p auth.Pr
 	return b.String()
 }
 
-// oneLine keeps a name from adding lines of its own.
+// oneLine removes line breaks from a name.
 func oneLine(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
@@ -58,7 +59,7 @@ func oneLine(text string) string {
 	}, text)
 }
 
-// authorEmail is the address of a person that is named by one, else that of the server's configuration.
+// authorEmail returns the name of a person if it is an email address, otherwise the configured address.
 func (s *Updater) authorEmail(p auth.Principal) string {
 	if strings.Count(p.Name, "@") == 1 && !strings.ContainsAny(p.Name, " <>") {
 		return p.Name
@@ -66,7 +67,7 @@ func (s *Updater) authorEmail(p auth.Principal) string {
 	return s.cfg.CommitEmail
 }
 
-// editsHash names what is written, whatever it is written on.
+// editsHash returns a hash of the edits, independent of their base.
 func editsHash(edits map[string][]byte) string {
 	h := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(edits)) {
@@ -75,8 +76,8 @@ func editsHash(edits map[string][]byte) string {
 	return hex.EncodeToString(h.Sum(nil))[:10]
 }
 
-// proposalURL is where a person proposes a branch on the hosts that are known by their names; "" on
-// others. base is "" for the default branch.
+// proposalURL returns the URL for a pull request on known hosts; "" on others. base is "" for the default
+// branch.
 func proposalURL(repoURL, base, branch string) string {
 	page := webPage(repoURL)
 	if page == nil {
@@ -106,7 +107,7 @@ func proposalURL(repoURL, base, branch string) string {
 	return ""
 }
 
-// webPage is the page of a repository; nil when its URL does not tell.
+// webPage returns the web page of a repository; nil if its URL does not tell.
 func webPage(repoURL string) *url.URL {
 	if user, rest, ok := strings.Cut(repoURL, "@"); ok && !strings.Contains(repoURL, "://") && !strings.Contains(user, "/") {
 		repoURL = "ssh://" + strings.Replace(rest, ":", "/", 1)

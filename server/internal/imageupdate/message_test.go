@@ -13,7 +13,7 @@ func TestProposalURL(t *testing.T) {
 		{"Gitea", "http://gitea.local:3000/x/y", "main", "http://gitea.local:3000/x/y/compare/main...kedge/image/a-1"},
 		{"Forgejo", "https://codeberg.org/x/y/", "main", "https://codeberg.org/x/y/compare/main...kedge/image/a-1"},
 		{"Bitbucket", "https://bitbucket.org/x/y.git", "", "https://bitbucket.org/x/y/pull-requests/new?source=kedge%2Fimage%2Fa-1"},
-		{"a host that says nothing", "https://git.example.com/x/y.git", "main", ""},
+		{"an unknown host", "https://git.example.com/x/y.git", "main", ""},
 		{"a file", "file:///srv/github/x.git", "main", ""},
 	} {
 		if got := proposalURL(tc.repo, tc.base, "kedge/image/a-1"); got != tc.want {

@@ -13,32 +13,32 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/imageset"
 	"github.com/kedge-dev/kedge/internal/render"
+	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
-	"github.com/kedge-dev/kedge/server/internal/pause"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// SetImages asks for images of a deployment to be changed where its source says so.
+// SetImages is the request to change images of a deployment in its source.
 type SetImages struct {
 	Images  []imageset.Change
-	Message string // of the commit; "" means one that says what changes
-	Branch  string // a new branch for the commit; "" means the one that the deployment follows
-	DryRun  bool   // say what would change, and change nothing
+	Message string // of the commit; "" means generated
+	Branch  string // a new branch for the commit; "" means the branch of the deployment
+	DryRun  bool   // report what would change, and change nothing
 }
 
-// ImageUpdate is what came of SetImages.
+// ImageUpdate is the result of SetImages.
 type ImageUpdate struct {
 	Places []imageset.Place
-	Base   string // commit that was looked at
-	Commit string // "" when nothing was to be changed, or nothing was changed because it was not asked for
-	Branch string // that holds the change
-	// Protected is what the host says of the branch that the deployment follows, when the commit went to
-	// another because of it.
+	Base   string // commit that was read
+	Commit string // "" if nothing changed, or in a dry run
+	Branch string // branch with the change
+	// Protected is the message of the host about its protected branch, if the commit went to another branch for
+	// that reason.
 	Protected string
-	URL       string // where a person proposes the branch; "" where the kind of host is not known
+	URL       string // URL for a pull request; "" for unknown hosts
 
-	base string // branch that the other one is proposed for; "" for the default one
+	base string // target branch of the pull request; "" for the default one
 }
 
 // Committer is a Git that can write.
@@ -47,15 +47,14 @@ type Committer interface {
 }
 
 const (
-	// imageTries bounds how often a change is made anew because somebody else was faster.
+	// imageTries limits how often a change is repeated because of concurrent pushes.
 	imageTries = 5
 	imagePause = 50 * time.Millisecond
 )
 
-// SetImages commits new images to the branch that a deployment follows. Nothing is deployed by it: that
-// the branch has moved is what deploys, as if a person had pushed. A branch that the host protects stays
-// as it is, and the commit goes to a new one. Images that are as asked for already are no change and no
-// commit.
+// SetImages commits new images to the branch of a deployment. It deploys nothing: the new commit on the branch
+// does, like a push of a person. A branch that the host protects does not change, and the commit goes to a new
+// one. Unchanged images cause no commit.
 func (s *Updater) SetImages(ctx context.Context, p auth.Principal, may Permission, name string, req SetImages) (ImageUpdate, error) {
 	c, err := s.checkout(ctx, name, may)
 	if err != nil {
@@ -69,8 +68,8 @@ func (s *Updater) SetImages(ctx context.Context, p auth.Principal, may Permissio
 		if !errors.Is(err, gitsource.ErrMoved) {
 			return update, SourceProblem(err)
 		}
-		if try == imageTries || !pause.For(ctx, time.Duration(try)*imagePause) {
-			return ImageUpdate{}, fleet.Conflict("branch %q of %s moved %d times while the change was made: try again", c.branchName(), c.repo.URL, try)
+		if try == imageTries || !wait.For(ctx, time.Duration(try)*imagePause) {
+			return ImageUpdate{}, fleet.Conflict("branch %q of %s moved %d times during the change: try again", c.branchName(), c.repo.URL, try)
 		}
 		if err := c.fetch(ctx); err != nil {
 			return ImageUpdate{}, SourceProblem(err)
@@ -78,13 +77,13 @@ func (s *Updater) SetImages(ctx context.Context, p auth.Principal, may Permissio
 	}
 }
 
-// List lists the images of a deployment as far as its source names them, and the commit that was read.
+// List lists the images in the source of a deployment, and the commit that was read.
 func (s *Updater) List(ctx context.Context, may Permission, name string) ([]imageset.Place, string, error) {
 	c, err := s.checkout(ctx, name, may)
 	if err != nil {
 		return nil, "", err
 	}
-	// Parsing costs CPU, as rendering does.
+	// Parsing costs CPU, like rendering.
 	release, err := s.renders.Acquire(ctx, string(c.tenant.ID))
 	if err != nil {
 		return nil, "", err
@@ -108,7 +107,7 @@ func (s *Updater) List(ctx context.Context, may Permission, name string) ([]imag
 	return once(out), c.ref.Commit, nil
 }
 
-// once drops places that another variant has as well.
+// once removes places that another variant has too.
 func once(places []imageset.Place) []imageset.Place {
 	seen := map[imageset.Place]bool{}
 	return slices.DeleteFunc(places, func(p imageset.Place) bool {
@@ -145,12 +144,12 @@ func (s *Updater) setImagesOnce(ctx context.Context, p auth.Principal, c *checko
 	if update.Commit == "" {
 		return update, nil
 	}
-	// It is in Git whether or not the caller is still there: that has to be on record.
+	// The commit is in Git even if the caller has disconnected: it must be recorded.
 	return update, s.recordImages(context.WithoutCancel(ctx), p, c, update)
 }
 
-// push pushes to the branch, or to a new one when the host protects it. Its name follows from what is
-// changed, so that asking twice does not make two.
+// push pushes to the branch, or to a new one if the host protects it. The name of the new one depends on the
+// change, so that a repeated request does not create two.
 func (s *Updater) push(ctx context.Context, c *checkout, commit gitsource.CommitRequest, update *ImageUpdate) (gitsource.Pushed, error) {
 	git, ok := s.git.(Committer)
 	if !ok {
@@ -165,19 +164,19 @@ func (s *Updater) push(ctx context.Context, c *checkout, commit gitsource.Commit
 	commit.PushBranch = fmt.Sprintf("kedge/image/%s-%s", c.deployment.Name, editsHash(commit.Edits))
 	pushed, err = git.Commit(ctx, c.access, commit)
 	if errors.Is(err, gitsource.ErrBranchExists) {
-		return gitsource.Pushed{Branch: commit.PushBranch}, nil // the same change waits there already
+		return gitsource.Pushed{Branch: commit.PushBranch}, nil // the same change is already there
 	}
 	return pushed, err
 }
 
-// recordImages leaves a trace and wakes whoever reads the repository.
+// recordImages records the change and wakes the worker of the repository.
 func (s *Updater) recordImages(ctx context.Context, p auth.Principal, c *checkout, update ImageUpdate) error {
 	what := fmt.Sprintf("%s by commit %.12s on branch %q", imageSummary(update.Places), update.Commit, update.Branch)
 	err := s.store.Update(ctx, func(tx store.Tx) error {
 		if err := s.control.RecordImages(ctx, tx, p, c.deployment, what); err != nil {
 			return err
 		}
-		return tx.Changes().RecordPush(ctx, c.deployment.TenantID, c.repo.ID, "refs/heads/"+update.Branch)
+		return tx.Changes().WakeRepository(ctx, c.deployment.TenantID, c.repo.ID, store.Wake{Reason: store.WakePush, Ref: "refs/heads/" + update.Branch})
 	})
 	if err != nil {
 		return fmt.Errorf("recording commit %s, which was pushed to %s: %w", update.Commit, c.repo.URL, err)
@@ -185,7 +184,7 @@ func (s *Updater) recordImages(ctx context.Context, p auth.Principal, c *checkou
 	return nil
 }
 
-// edits are what has to be written, for all variants of the deployment.
+// edits returns the edits for all variants of the deployment.
 func (c *checkout) edits(ctx context.Context, changes []imageset.Change, update *ImageUpdate) (map[string][]byte, error) {
 	release, err := c.svc.renders.Acquire(ctx, string(c.tenant.ID))
 	if err != nil {
@@ -214,7 +213,7 @@ func (c *checkout) edits(ctx context.Context, changes []imageset.Change, update 
 		}
 		for name, content := range result.Edits {
 			if other, ok := edits[name]; ok && !bytes.Equal(other, content) {
-				return nil, &imageset.Error{File: name, Problem: "variants of the deployment need different changes of it: change it by hand"}
+				return nil, &imageset.Error{File: name, Problem: "variants of the deployment need different changes: change it yourself"}
 			}
 		}
 		maps.Copy(edits, result.Edits)
@@ -227,7 +226,7 @@ func (c *checkout) edits(ctx context.Context, changes []imageset.Change, update 
 	return edits, nil
 }
 
-// request is where the images of one variant are looked for.
+// request returns the search request for the images of one variant.
 func (c *checkout) request(ctx context.Context, src fleet.Source) (imageset.Request, error) {
 	kind := src.Kind
 	if kind == fleet.SourceDetected {

@@ -13,13 +13,13 @@ import (
 
 // Config configures an updater.
 type Config struct {
-	// CommitEmail is the address of the author of commits that are made for somebody who is not named by one.
+	// CommitEmail is the author address of commits for callers whose name is not an email address.
 	CommitEmail string
-	// RenderLimits bound what is read of a source.
+	// RenderLimits limit the reads of a source.
 	RenderLimits render.Limits
 }
 
-// Deps are what an updater works with. All are needed.
+// Deps are the dependencies. All are required.
 type Deps struct {
 	Store   store.Store
 	Git     Git
@@ -27,21 +27,21 @@ type Deps struct {
 	Renders Limiter
 }
 
-// Git is a source of commits. To set images it has to be a committer, too.
+// Git is a source of commits. To set images it must also be a Committer.
 type Git interface {
 	Fetch(ctx context.Context, a gitsource.Access, revisions []string) (map[string]gitsource.Ref, error)
 	Tree(ctx context.Context, a gitsource.Access, commit string) (filetree.Tree, error)
 }
 
-// Control are the use-cases that an updater needs.
+// Control has the use cases that an updater needs.
 type Control interface {
-	// Access returns how a repository is read now, with its credential as it is now.
+	// Access returns how a repository is read, with its current credential.
 	Access(ctx context.Context, repo fleet.Repository) (gitsource.Access, error)
-	// RecordImages writes the audit entry and the event of new images.
+	// RecordImages writes the audit record and the event of new images.
 	RecordImages(ctx context.Context, tx store.Tx, p auth.Principal, d fleet.Deployment, what string) error
 }
 
-// Limiter shares what costs CPU between tenants.
+// Limiter shares CPU-bound work between tenants.
 type Limiter interface {
 	Acquire(ctx context.Context, tenant string) (release func(), err error)
 }
@@ -55,7 +55,7 @@ type Updater struct {
 	renders Limiter
 }
 
-// New makes an updater; it does no I/O.
+// New returns an updater; it does no I/O.
 func New(cfg Config, deps Deps) *Updater {
 	return &Updater{cfg: cfg, store: deps.Store, git: deps.Git, control: deps.Control, renders: deps.Renders}
 }

@@ -8,9 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kedge-dev/kedge/internal/backoff"
 	"github.com/kedge-dev/kedge/internal/obs"
-	"github.com/kedge-dev/kedge/server/internal/pause"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // sniffTimeout limits how long a client may take to send its first bytes.
@@ -19,8 +18,11 @@ const sniffTimeout = 10 * time.Second
 // preface is the start of every HTTP/2 connection without TLS.
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
-// acceptBackoff paces retries, for example while the process has no free file descriptor.
-var acceptBackoff = backoff.Backoff{Min: 10 * time.Millisecond, Max: 1280 * time.Millisecond}
+// Pauses before retries, for example while the process has no free file descriptor.
+const (
+	acceptRetryMin = 10 * time.Millisecond
+	acceptRetryMax = 1280 * time.Millisecond
+)
 
 // accept accepts connections until l is closed, and dispatches each in its own goroutine.
 func (s *Server) accept(ctx context.Context, l net.Listener, web *connListener) error {
@@ -28,18 +30,18 @@ func (s *Server) accept(ctx context.Context, l net.Listener, web *connListener) 
 	if s.certs != nil {
 		tlsConfig = s.tlsConfig()
 	}
-	for attempt := 0; ; {
+	var backoff wait.Backoff
+	for {
 		conn, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) {
 			return nil
 		}
 		if err != nil {
 			s.log.Warn("accepting a connection failed, retrying", obs.Err(err))
-			pause.For(ctx, acceptBackoff.Delay(attempt))
-			attempt++
+			wait.For(ctx, backoff.NextJittered(acceptRetryMin, acceptRetryMax))
 			continue
 		}
-		attempt = 0
+		backoff.Reset()
 		s.dispatching.Go(func() { s.dispatch(ctx, conn, tlsConfig, web) })
 	}
 }

@@ -156,7 +156,7 @@ func createKey(file string) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(file, "PRIVATE KEY", der, 0o600)
+	return createFile(file, "PRIVATE KEY", der, 0o600)
 }
 
 func readCACert(file string, key *ecdsa.PrivateKey) (*x509.Certificate, []byte, error) {
@@ -196,21 +196,26 @@ func createCACert(file, keyFile string) error {
 	if err != nil {
 		return err
 	}
-	return writeFile(file, "CERTIFICATE", der, 0o644)
+	return createFile(file, "CERTIFICATE", der, 0o644)
 }
 
-// writeFile writes a file atomically.
-func writeFile(file, kind string, der []byte, mode fs.FileMode) error {
+// createFile creates a file atomically. A file that another process has created meanwhile is left alone.
+func createFile(file, kind string, der []byte, mode fs.FileMode) error {
 	tmp, err := os.CreateTemp(filepath.Dir(file), filepath.Base(file)+".*")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(tmp.Name()) }() // does nothing after the rename
+	defer func() { _ = os.Remove(tmp.Name()) }() // does nothing after a rename
 	err = errors.Join(tmp.Chmod(mode), pem.Encode(tmp, &pem.Block{Type: kind, Bytes: der}), tmp.Sync(), tmp.Close())
 	if err != nil {
 		return err
 	}
-	return os.Rename(tmp.Name(), file)
+	switch err := os.Link(tmp.Name(), file); {
+	case err == nil || errors.Is(err, fs.ErrExist):
+		return nil
+	default: // a file system without hard links
+		return os.Rename(tmp.Name(), file)
+	}
 }
 
 func serial() *big.Int {

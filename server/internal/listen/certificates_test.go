@@ -9,6 +9,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 func TestListenersThatNeedTLS(t *testing.T) {
@@ -65,6 +67,30 @@ func TestCertificateContainsListenAddresses(t *testing.T) {
 	for name, want := range map[string]bool{"192.0.2.1": true, "kedge.test": true, "localhost": true, "127.0.0.1": true, "0.0.0.0": false, "192.0.2.2": false} {
 		if err := signed.Leaf.VerifyHostname(name); (err == nil) != want {
 			t.Errorf("the certificate for %s: %v, want valid: %t", name, err, want)
+		}
+	}
+}
+
+func TestServersThatStartTogetherShareTheCA(t *testing.T) {
+	t.Parallel()
+	for range 20 {
+		dir := t.TempDir()
+		pems := make([]string, 8)
+		var g errgroup.Group
+		for i := range pems {
+			g.Go(func() error {
+				ca, err := openCA(dir, nil)
+				if err == nil {
+					pems[i] = string(ca.caPEM())
+				}
+				return err
+			})
+		}
+		if err := g.Wait(); err != nil {
+			t.Fatal(err)
+		}
+		if len(slices.Compact(pems)) != 1 {
+			t.Fatal("servers that start in the same data directory have different CAs")
 		}
 	}
 }

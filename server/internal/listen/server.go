@@ -116,8 +116,8 @@ func (s *Server) CAPEM() []byte {
 	return s.certs.caPEM()
 }
 
-// Run serves until ctx ends. Then it stops gracefully: gRPC clients receive GOAWAY, open requests may finish, and
-// whatever is open after StopGrace is closed. It returns nil after such a stop.
+// Run serves until ctx ends. Then it stops gracefully: gRPC clients receive GOAWAY, and open requests may finish.
+// It closes the connections that are open after StopGrace. It returns nil after such a stop.
 func (s *Server) Run(ctx context.Context) error {
 	base, cancelStreams := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancelStreams()

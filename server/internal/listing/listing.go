@@ -114,3 +114,10 @@ func FindAgents(ctx context.Context, tx store.Tx, targets []fleet.Target) (map[f
 	}
 	return out, nil
 }
+
+// Repositories lists every repository of a tenant.
+func Repositories(ctx context.Context, tx store.Tx, tenant fleet.TenantID) ([]fleet.Repository, error) {
+	return All(func(page store.Page) ([]fleet.Repository, error) {
+		return tx.Repositories().List(ctx, tenant, store.RepositoryFilter{Page: page})
+	}, func(r fleet.Repository) string { return r.URL })
+}

@@ -173,8 +173,8 @@ func TestCLIParametersAreValidated(t *testing.T) {
 	}
 }
 
-// Over TLS the cookies are sent over TLS alone.
-func TestCookiesAreAsClosedAsTheyCanBe(t *testing.T) {
+// With TLS, browsers send the cookies only over TLS.
+func TestCookieAttributes(t *testing.T) {
 	t.Parallel()
 	w := newTestServer(t, func(c *login.Config) { c.ExternalURL = func() string { return "https://kedge.example.com" } })
 	l, err := login.New(w.cfg, w.control)
@@ -183,21 +183,21 @@ func TestCookiesAreAsClosedAsTheyCanBe(t *testing.T) {
 	}
 	rec := httptest.NewRecorder()
 	l.ServeHTTP(rec, httptest.NewRequestWithContext(t.Context(), "GET", loginPath, nil))
-	begun := rec.Result()
-	resp, err := (&http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Get(begun.Header.Get("Location"))
+	started := rec.Result()
+	resp, err := (&http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Get(started.Header.Get("Location"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
 	back, err := url.Parse(resp.Header.Get("Location"))
 	if err != nil || back.Host != "kedge.example.com" {
-		t.Fatalf("sent back to %s: %v", back, err)
+		t.Fatalf("redirected to %s: %v", back, err)
 	}
 	r := httptest.NewRequestWithContext(t.Context(), "GET", back.RequestURI(), nil)
-	r.AddCookie(begun.Cookies()[0])
+	r.AddCookie(started.Cookies()[0])
 	rec = httptest.NewRecorder()
 	l.ServeHTTP(rec, r)
-	cookies := append(begun.Cookies(), rec.Result().Cookies()...)
+	cookies := append(started.Cookies(), rec.Result().Cookies()...)
 	names := map[string]bool{}
 	for _, c := range cookies {
 		names[c.Name] = true
@@ -206,6 +206,6 @@ func TestCookiesAreAsClosedAsTheyCanBe(t *testing.T) {
 		}
 	}
 	if !names["__Host-kedge-session"] {
-		t.Errorf("the cookies are %v, answer %d %s", names, rec.Code, rec.Body)
+		t.Errorf("the cookies are %v, response %d %s", names, rec.Code, rec.Body)
 	}
 }

@@ -199,6 +199,6 @@ func (l *Login) endSession(r *http.Request, token string) error {
 	if err != nil {
 		return err
 	}
-	p.Door, p.Address = "rest", r.RemoteAddr
+	p.Component, p.Address = "rest", r.RemoteAddr
 	return l.control.EndSession(r.Context(), p)
 }

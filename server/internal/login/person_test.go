@@ -34,7 +34,7 @@ func TestNameOfAnotherPersonIsRejected(t *testing.T) {
 		}
 	}
 	got, role := log("2", "jane")
-	if got.status != 403 || role != "" || !strings.Contains(got.body, "somebody else") {
+	if got.status != 403 || role != "" || !strings.Contains(got.body, "another person") {
 		t.Errorf("another Jane is %q: %d %s", role, got.status, got.body)
 	}
 	if _, role := log("1", "jane.doe"); role != "" {

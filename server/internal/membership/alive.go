@@ -5,7 +5,7 @@ import (
 	"sync"
 
 	"github.com/kedge-dev/kedge/internal/obs"
-	"github.com/kedge-dev/kedge/server/internal/pause"
+	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -34,7 +34,7 @@ func (m *Member) holdAlive(ctx context.Context) error {
 		if lock == nil {
 			var err error
 			if lock, err = m.AwaitLock(ctx, aliveLock(m.replica.ID)); err != nil {
-				pause.For(ctx, lockRetry)
+				wait.For(ctx, lockRetry)
 				continue
 			}
 		}
@@ -103,6 +103,6 @@ func (m *Member) watchOne(ctx context.Context, id string) {
 			return
 		}
 		m.cfg.Log.Warn("watching another server, trying again", "server", id, obs.KeyError, err)
-		pause.For(ctx, m.cfg.BeatEvery) // by then it has its lock again, if it was the database that was away
+		wait.For(ctx, m.cfg.BeatEvery) // by then it has its lock again, if it was the database that was away
 	}
 }

@@ -68,7 +68,7 @@ func (m *Member) closeReplica(ctx context.Context, tx store.Tx, r fleet.ServerRe
 func (m *Member) beat(ctx context.Context) error {
 	tick := time.NewTicker(m.cfg.BeatEvery)
 	defer tick.Stop()
-	watch := newBeatTracker(m.replica.ID, m.cfg.BeatLapse)
+	watch := newBeatTracker(m.replica.ID, m.cfg.BeatTimeout)
 	for {
 		select {
 		case <-ctx.Done():

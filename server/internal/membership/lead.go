@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"github.com/kedge-dev/kedge/internal/obs"
-	"github.com/kedge-dev/kedge/server/internal/pause"
+	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -127,7 +127,7 @@ func (m *Member) Lead(ctx context.Context, name string, run func(ctx context.Con
 			attempt = 0
 		}
 		// The previous leader may still run, until it notices that it lost the lead.
-		pause.For(ctx, lockRetry<<min(attempt, 3))
+		wait.For(ctx, lockRetry<<min(attempt, 3))
 	}
 }
 
@@ -164,7 +164,7 @@ func (m *Member) AwaitLock(ctx context.Context, name string) (store.Lock, error)
 		if err != nil || ok {
 			return lock, err
 		}
-		if !pause.For(ctx, lockRetry) {
+		if !wait.For(ctx, lockRetry) {
 			return nil, ctx.Err()
 		}
 	}

@@ -23,9 +23,9 @@ type Config struct {
 	// BeatEvery is how often the replica writes its heartbeat; default 3 s when the database is
 	// shared, else 10 s: then it only bounds how far "last seen" may be off after a crash.
 	BeatEvery time.Duration
-	// BeatLapse is the time that counts as one heartbeat when the silence of other replicas is measured;
+	// BeatTimeout is the time that counts as one heartbeat when the silence of other replicas is measured;
 	// default BeatEvery.
-	BeatLapse time.Duration
+	BeatTimeout time.Duration
 	// Reopen opens the rows of this replica's connections again, after another replica took it for
 	// dead and closed them. It may be nil.
 	Reopen func(context.Context) error
@@ -56,7 +56,7 @@ func New(cfg Config, st store.Store) *Member {
 	if cfg.Shared {
 		cfg.BeatEvery = min(cfg.BeatEvery, beatShared)
 	}
-	cfg.BeatLapse = cmp.Or(cfg.BeatLapse, cfg.BeatEvery)
+	cfg.BeatTimeout = cmp.Or(cfg.BeatTimeout, cfg.BeatEvery)
 	replica := newReplica(cfg)
 	return &Member{cfg: cfg, store: st, replica: replica, replicas: newReplicaSet(replica.ID)}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// PlaceAgent makes the targets of one agent those of the deployments whose environments select it. It is
-// place for all of them, without looking at the other agents.
+// PlaceAgent creates and updates the targets of one agent for the deployments whose environments select it. It
+// is place for all of them, without the other agents.
 func (p *Placer) PlaceAgent(ctx context.Context, tx store.Tx, a fleet.Agent) error {
 	added, err := p.assignAgent(ctx, tx, a)
 	if err != nil || !added {
@@ -20,8 +20,7 @@ func (p *Placer) PlaceAgent(ctx context.Context, tx store.Tx, a fleet.Agent) err
 	return p.targetsWithinQuota(ctx, tx, a.TenantID)
 }
 
-// assignAgent is placeAgent, whatever the quota says. It reports whether targets of the agent's own tenant
-// were added.
+// assignAgent is placeAgent without quotas. It reports whether targets of the agent's own tenant were added.
 func (p *Placer) assignAgent(ctx context.Context, tx store.Tx, a fleet.Agent) (added bool, err error) {
 	targets, err := tx.Targets().OfAgentAllTenants(ctx, a.ID)
 	if err != nil {
@@ -51,7 +50,7 @@ func (p *Placer) assignAgent(ctx context.Context, tx store.Tx, a fleet.Agent) (a
 	return added, p.unassignFrom(ctx, tx, a, targets, byDeployment)
 }
 
-// assignIn assigns an agent to every deployment of an environment that selects it, and takes them out of
+// assignIn assigns an agent to every deployment of an environment that selects it, and removes them from
 // byDeployment. It reports whether targets of the agent's own tenant were added.
 func (p *Placer) assignIn(
 	ctx context.Context, tx store.Tx, env fleet.Environment, a fleet.Agent, byDeployment map[fleet.DeploymentID]fleet.Target,
@@ -83,12 +82,20 @@ func (p *Placer) assignIn(
 	return added, nil
 }
 
-// unassignFrom detaches what is left in byDeployment: targets whose environments do not select the agent.
+// unassignFrom detaches the rest of byDeployment: targets whose environments do not select the agent.
 func (p *Placer) unassignFrom(
 	ctx context.Context, tx store.Tx, a fleet.Agent, targets []fleet.Target, byDeployment map[fleet.DeploymentID]fleet.Target,
 ) error {
+	return p.reassign(ctx, tx, a, targets, func(t fleet.Target) bool {
+		_, ok := byDeployment[t.DeploymentID]
+		return ok
+	})
+}
+
+// reassign assigns an agent again to the deployments of its matching targets, except for targets that have left.
+func (p *Placer) reassign(ctx context.Context, tx store.Tx, a fleet.Agent, targets []fleet.Target, matches func(fleet.Target) bool) error {
 	for _, t := range targets {
-		if _, ok := byDeployment[t.DeploymentID]; !ok || HasLeft(t) {
+		if !matches(t) || HasLeft(t) {
 			continue
 		}
 		d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
@@ -118,8 +125,7 @@ func (p *Placer) assignOne(ctx context.Context, tx store.Tx, d fleet.Deployment,
 	return change, nil
 }
 
-// ReconcileOne settles a target of d that was just written; one that was removed may be what a run waits
-// for.
+// ReconcileOne settles a target of d that was just written; a run may wait for a removed one.
 func (p *Placer) ReconcileOne(ctx context.Context, tx store.Tx, d fleet.Deployment, id fleet.TargetID) error {
 	t, err := tx.Targets().Get(ctx, d.TenantID, id)
 	if errors.Is(err, store.ErrNotFound) {

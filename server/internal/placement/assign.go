@@ -10,23 +10,23 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// assignment is what became of one deployment on one agent.
+// assignment is the result of one deployment on one agent.
 type assignment int
 
 const (
 	assignmentSame    assignment = iota // nothing was written
-	assignmentNew                       // a target was made
-	assignmentChanged                   // a target was detached, taken up again, or got another variant or grant
+	assignmentNew                       // a target was created
+	assignmentChanged                   // a target was detached, attached again, or got another variant or grant
 )
 
-// assign makes the target of d on an agent what it shall be; t is the zero value when there is none, or one
-// that a deleted agent of the same name has left behind.
+// assign brings the target of d on an agent into its required state; t is the zero value if there is none, or
+// the target of a deleted agent with the same name.
 //
 //	(none) ──selected──▶ attached ──not selected──▶ detached (or a tombstone, by policy)
 //	                        ▲                          │
 //	                        └─────────selected─────────┤
 //	                        ▲                          │ agent deleted
-//	                        └──enrolled anew in the same cluster, selected─┘
+//	                        └──enrolled again in the same cluster, selected─┘
 func (p *Placer) assign(
 	ctx context.Context, tx store.Tx, d fleet.Deployment, w Destination, a fleet.Agent, t fleet.Target,
 ) (fleet.TargetID, assignment, error) {
@@ -62,8 +62,8 @@ func HasLeft(t fleet.Target) bool {
 	return !t.DetachedAt.IsZero() || t.Desired.Tombstone || t.Desired.Detached
 }
 
-// variantFor returns the variant of d for an agent, or fleet.NoVariant and the reason if the agent lacks a label that
-// the source uses.
+// variantFor returns the variant of d for an agent, or fleet.NoVariant and the reason if the agent lacks a
+// label that the source uses.
 func variantFor(d fleet.Deployment, a fleet.Agent) (name, problem string) {
 	_, name, err := d.For(a)
 	if err != nil {
@@ -72,53 +72,51 @@ func variantFor(d fleet.Deployment, a fleet.Agent) (name, problem string) {
 	return name, ""
 }
 
-// attach takes a target up again that was let go. It has no bundle until it is settled. One that an
-// agent takes up which was enrolled anew prunes nothing at first: nobody has said what became of it
-// meanwhile.
-func (p *Placer) attach(ctx context.Context, tx store.Tx, d fleet.Deployment, w Destination, t fleet.Target, anew bool) error {
+// attach attaches a detached target again. It has no bundle until it is settled. A target of an agent that was
+// enrolled again prunes nothing at first, because its state in the meantime is unknown.
+func (p *Placer) attach(ctx context.Context, tx store.Tx, d fleet.Deployment, w Destination, t fleet.Target, again bool) error {
 	if err := tx.Targets().SetPlace(ctx, t); err != nil {
 		return err
 	}
-	again := fleet.Desired{Version: p.planner.Next(rollout.Newest(t)), Namespace: d.Namespace, Policy: w.Grant.Applied(d.Policy), HoldPrune: anew || p.planner.Ahead(t) || rollout.KeepsPruneHold(t), HandOvers: t.Desired.HandOvers}
-	if err := tx.Targets().SetDesired(ctx, t.TenantID, t.ID, again); err != nil {
+	renewed := fleet.Desired{Version: p.planner.Next(rollout.Newest(t)), Namespace: d.Namespace, Policy: w.Grant.Applied(d.Policy), HoldPrune: again || p.planner.Ahead(t) || rollout.KeepsPruneHold(t), HandOvers: t.Desired.HandOvers}
+	if err := tx.Targets().SetDesired(ctx, t.TenantID, t.ID, renewed); err != nil {
 		return err
 	}
 	message := fmt.Sprintf("agent %q is in environment %q again", t.AgentName, d.Environment)
-	if anew {
-		message = fmt.Sprintf("agent %q was enrolled again and goes on with what it had here", t.AgentName)
+	if again {
+		message = fmt.Sprintf("agent %q was enrolled again and continues with its targets", t.AgentName)
 		if t.LeftIn != "" {
-			message += ", once it has said that it is in the same cluster"
+			message += ", after it has reported that it is in the same cluster"
 		}
 	}
 	return p.tell(ctx, tx, fleet.Event{
-		TenantID: t.TenantID, Type: fleet.EventNormal, Reason: "TargetAttached", Agent: t.AgentName, Deployment: t.DeploymentName, Message: message,
+		TenantID: t.TenantID, Type: fleet.EventNormal, Reason: fleet.ReasonTargetAttached, Agent: t.AgentName, Deployment: t.DeploymentName, Message: message,
 	})
 }
 
-// unassign detaches a target that d's environment does not select, unless there is none or it has left
-// already.
+// unassign detaches a target that d's environment does not select, unless there is none or it has left already.
 func (p *Placer) unassign(ctx context.Context, tx store.Tx, d fleet.Deployment, w Destination, t fleet.Target) (assignment, error) {
 	if t.ID == "" || HasLeft(t) {
 		return assignmentSame, nil
 	}
 	if !w.open {
-		// Who revokes a grant deletes nothing, whatever the policy of the deployment says.
+		// Revoking a grant deletes nothing, independent of the policy of the deployment.
 		return assignmentChanged, p.Detach(ctx, tx, t, fmt.Sprintf("environment %q is no longer granted to this tenant", d.Environment), false)
 	}
 	why := fmt.Sprintf("agent %q is not in environment %q", t.AgentName, d.Environment)
 	if !d.Policy.PruneOnDetach {
 		return assignmentChanged, p.Detach(ctx, tx, t, why, false)
 	}
-	// While anything is suspended nothing is deleted, nor after a restore before Git was read anew.
+	// Nothing is deleted during a suspension, nor after a restore before Git is read again.
 	held, err := rollout.SuspendedBy(ctx, tx, d)
 	if err != nil {
 		return assignmentSame, err
 	}
-	return assignmentChanged, p.Detach(ctx, tx, t, why, held == "" && !p.planner.Ahead(t) && !rollout.KeepsPruneHold(t))
+	return assignmentChanged, p.Detach(ctx, tx, t, why, held.IsZero() && !p.planner.Ahead(t) && !rollout.KeepsPruneHold(t))
 }
 
-// Detach lets go of a target: its objects stay as they are, and are listed, unless they are to be
-// pruned. One that its agent never heard of leaves nothing behind.
+// Detach detaches a target: its objects stay unchanged and are listed, unless they are to be pruned. A target
+// that was never sent to its agent is removed.
 func (p *Placer) Detach(ctx context.Context, tx store.Tx, t fleet.Target, why string, prune bool) error {
 	if t.Desired.Version == (fleet.Version{}) && t.Observed.Version == (fleet.Version{}) {
 		return tx.Targets().Remove(ctx, t.TenantID, t.ID)
@@ -129,7 +127,7 @@ func (p *Placer) Detach(ctx context.Context, tx store.Tx, t fleet.Target, why st
 		last.Tombstone, last.Commit = true, ""
 		what = "its objects are deleted"
 	} else {
-		last.Detached, last.HoldPrune = true, rollout.KeepsPruneHold(t) // it may come back before its agent has heard of this
+		last.Detached, last.HoldPrune = true, rollout.KeepsPruneHold(t) // it may be attached again before its agent gets this
 		t.DetachedAt, t.DetachedWhy, t.GrantID = p.cfg.Now(), why, ""
 		if err := tx.Targets().SetPlace(ctx, t); err != nil {
 			return err
@@ -143,12 +141,12 @@ func (p *Placer) Detach(ctx context.Context, tx store.Tx, t fleet.Target, why st
 	if err := tx.Targets().SetDesired(ctx, t.TenantID, t.ID, last); err != nil {
 		return err
 	}
-	// What others on the agent keep for it they keep for nobody.
+	// Hand-overs of other targets on the agent to this one are obsolete.
 	if err := handOvers.Refresh(ctx, t.TenantID, func(h fleet.HandOver) bool { return h.To == t.DeploymentID }); err != nil {
 		return err
 	}
 	return p.tell(ctx, tx, fleet.Event{
-		TenantID: t.TenantID, Type: fleet.EventNormal, Reason: "TargetDetached", Agent: t.AgentName, Deployment: t.DeploymentName,
+		TenantID: t.TenantID, Type: fleet.EventNormal, Reason: fleet.ReasonTargetDetached, Agent: t.AgentName, Deployment: t.DeploymentName,
 		Message: why + ": " + what,
 	})
 }

@@ -8,14 +8,14 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// KnownCluster is what an agent has told of the cluster that it is in.
+// KnownCluster is what an agent has reported about its cluster.
 type KnownCluster struct {
-	connected bool   // it has been here
-	Cluster   string // "" when it could not tell, or when its replicas do not agree
+	connected bool   // it has connected before
+	Cluster   string // "" if unknown, or if its replicas report different clusters
 }
 
-// ClusterOf finds out from every replica that was ever connected: one that may not read the UID of
-// its cluster says nothing against the others.
+// ClusterOf evaluates every replica that was ever connected: a replica that may not read the UID of its cluster
+// does not contradict the others.
 func ClusterOf(ctx context.Context, tx store.Tx, id fleet.AgentID) (KnownCluster, error) {
 	rows, err := tx.Connections().OfAgentsAllTenants(ctx, []fleet.AgentID{id})
 	if err != nil {
@@ -34,22 +34,22 @@ func ClusterOf(ctx context.Context, tx store.Tx, id fleet.AgentID) (KnownCluster
 	return out, nil
 }
 
-// mayContinue reports whether an agent may go on with a target that a deleted one of its name has left behind.
-// Who takes up what is in another cluster reports what is there instead, and then the objects of the first
-// cluster are listed nowhere. So one that has not been here yet is given it on trust, until recognise; and
-// where nobody can tell, the target stays as it is and the agent gets another one.
+// mayContinue reports whether an agent may continue with a target that a deleted agent of its name left behind.
+// An agent in another cluster would report other objects, and then the objects of the first cluster would be
+// listed nowhere. Therefore an agent that has not connected yet gets the target provisionally, until
+// VerifyCluster; and if the cluster is unknown, the target stays unchanged and the agent gets another one.
 func (w KnownCluster) mayContinue(t fleet.Target) bool {
 	switch {
 	case t.LeftIn == "":
-		return t.Observed.Version == fleet.Version{} // nothing is listed that could be lost
+		return t.Observed.Version == fleet.Version{} // no listed object could be lost
 	case !w.connected:
 		return true
 	}
 	return t.LeftIn == w.Cluster
 }
 
-// newestLeft is the target of one deployment that an agent goes on with, of those that are left behind: the one
-// that was left last, in a cluster that is known if there is such a one; the zero value when there is none.
+// newestLeft returns the target of one deployment that an agent continues with: the one that was left last,
+// preferably in a known cluster; the zero value if there is none.
 func (w KnownCluster) newestLeft(behind []fleet.Target) fleet.Target {
 	var out fleet.Target
 	for _, t := range behind {
@@ -59,12 +59,12 @@ func (w KnownCluster) newestLeft(behind []fleet.Target) fleet.Target {
 		}
 	}
 	if w.connected {
-		out.LeftIn = "" // it has told already that it is there
+		out.LeftIn = "" // it has already reported that cluster
 	}
 	return out
 }
 
-// leftForAgent finds what an agent goes on with, of all deployments.
+// leftForAgent finds the targets that an agent continues with, of all deployments.
 func leftForAgent(ctx context.Context, tx store.Tx, a fleet.Agent) (map[fleet.DeploymentID]fleet.Target, error) {
 	out := map[fleet.DeploymentID]fleet.Target{}
 	behind, err := tx.Targets().LeftBehindAllTenants(ctx, a)
@@ -87,10 +87,9 @@ func leftForAgent(ctx context.Context, tx store.Tx, a fleet.Agent) (map[fleet.De
 	return out, nil
 }
 
-// VerifyCluster compares what an agent was given on trust, because of its name, with the cluster that it says
-// it is in, before anything is sent. What is of another cluster, or of one that it cannot tell, is left
-// behind again, listed as before, and the agent gets a target of its own instead. Nobody acts here who
-// could be held to a quota.
+// VerifyCluster compares the targets that an agent got provisionally, because of its name, with the cluster
+// that it reports, before anything is sent. Targets of another or unknown cluster are left behind again, listed
+// as before, and the agent gets its own targets instead. No quota applies, because no user acts here.
 func (p *Placer) VerifyCluster(ctx context.Context, tx store.Tx, a fleet.Agent, cluster string) error {
 	unproven, err := tx.Targets().UnprovenAllTenants(ctx, a.ID)
 	if err != nil || len(unproven) == 0 {
@@ -116,7 +115,7 @@ func (p *Placer) VerifyCluster(ctx context.Context, tx store.Tx, a fleet.Agent, 
 	return err
 }
 
-// leaveInCluster takes a target from an agent that turned out not to be where it was left.
+// leaveInCluster removes a target from an agent that is not in its cluster.
 func (p *Placer) leaveInCluster(ctx context.Context, tx store.Tx, a fleet.Agent, t fleet.Target) error {
 	t.AgentID = ""
 	return p.Orphan(ctx, tx, a, t, fmt.Sprintf("agent %q was enrolled again and is not known to be in the same cluster", a.Name))

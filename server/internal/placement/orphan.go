@@ -7,8 +7,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Orphan detaches one target that is about to have no agent, and writes where it was left. One of a deleted
-// deployment goes: nobody is left to carry its tombstone out.
+// Orphan detaches one target that is about to lose its agent, and stores its cluster. A target of a deleted
+// deployment is removed: no agent is left to carry out its tombstone.
 func (p *Placer) Orphan(ctx context.Context, tx store.Tx, a fleet.Agent, t fleet.Target, why string) error {
 	d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
 	if err != nil {
@@ -27,7 +27,7 @@ func (p *Placer) Orphan(ctx context.Context, tx store.Tx, a fleet.Agent, t fleet
 		return err
 	}
 	return p.tell(ctx, tx, fleet.Event{
-		TenantID: t.TenantID, Type: fleet.EventWarning, Reason: "DeletionAbandoned", Agent: a.Name, Deployment: t.DeploymentName,
+		TenantID: t.TenantID, Type: fleet.EventWarning, Reason: fleet.ReasonDeletionAbandoned, Agent: a.Name, Deployment: t.DeploymentName,
 		Message: why + ": the objects were not deleted before, and stay where they are",
 	})
 }

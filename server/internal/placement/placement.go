@@ -11,17 +11,17 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Destination is where the targets of a deployment belong.
+// Destination is the environment of a deployment.
 type Destination struct {
 	Env   fleet.Environment
-	Grant fleet.Grant // zero when the environment is the tenant's own
-	open  bool        // it is the tenant's own, or granted
+	Grant fleet.Grant // zero if the environment belongs to the tenant
+	open  bool        // it belongs to the tenant, or is granted
 }
 
 // Selects reports whether the deployment goes to the agent.
 func (w Destination) Selects(a fleet.Agent) bool { return w.open && w.Env.Selects(a) }
 
-// DestinationOf finds where d goes. An environment that is no longer granted is still known, and
+// DestinationOf finds the destination of d. An environment that is no longer granted is still known, but
 // closed.
 func DestinationOf(ctx context.Context, tx store.Tx, d fleet.Deployment) (Destination, error) {
 	env, err := tx.Environments().Get(ctx, d.EnvironmentTenant, d.EnvironmentID)
@@ -31,7 +31,7 @@ func DestinationOf(ctx context.Context, tx store.Tx, d fleet.Deployment) (Destin
 	return destinationIn(ctx, tx, d.TenantID, env)
 }
 
-// destinationIn is env as it is for the deployments of a tenant.
+// destinationIn returns env for the deployments of a tenant.
 func destinationIn(ctx context.Context, tx store.Tx, tenant fleet.TenantID, env fleet.Environment) (Destination, error) {
 	w := Destination{Env: env, open: env.TenantID == tenant}
 	if w.open {
@@ -45,8 +45,8 @@ func destinationIn(ctx context.Context, tx store.Tx, tenant fleet.TenantID, env 
 	return w, err
 }
 
-// Place makes the targets of d those of the agents that its environment selects, and reconciles them. It is
-// the one rule for everything that can change where a deployment goes; the same input writes nothing.
+// Place creates, detaches, and reconciles the targets of d according to its environment. Everything that can
+// change the agents of a deployment uses it; the same input writes nothing.
 func (p *Placer) Place(ctx context.Context, tx store.Tx, d fleet.Deployment) error {
 	w, err := DestinationOf(ctx, tx, d)
 	if err != nil {
@@ -59,11 +59,11 @@ func (p *Placer) Place(ctx context.Context, tx store.Tx, d fleet.Deployment) err
 	return p.placeOn(ctx, tx, d, w, agents, d.TenantID)
 }
 
-// fewAgents is up to how many agents are looked up one by one.
+// fewAgents is the number of agents up to which they are looked up one by one.
 const fewAgents = 10
 
-// Candidates are agents among which are all that an environment selects. Where it names a few these are just those,
-// however large the fleet is.
+// Candidates returns a superset of the agents that an environment selects. If it names a few, it returns only
+// those, in a fleet of any size.
 func Candidates(ctx context.Context, tx store.Tx, env fleet.Environment) ([]fleet.Agent, error) {
 	if len(env.Agents) == 0 || len(env.Agents) > fewAgents || len(env.MatchLabels) > 0 {
 		return listing.Agents(ctx, tx, env.TenantID, store.AgentFilter{})
@@ -82,8 +82,8 @@ func Candidates(ctx context.Context, tx store.Tx, env fleet.Environment) ([]flee
 	return out, nil
 }
 
-// placeOn is place with the candidates of the environment at hand. Only the tenant that acts is held
-// to its quota of targets: what another one does with its own agents is not refused because of d.
+// placeOn is place with the given candidates. Only the quota of the acting tenant applies: changes of another
+// tenant's own agents are not refused because of d.
 func (p *Placer) placeOn(
 	ctx context.Context, tx store.Tx, d fleet.Deployment, w Destination, agents []fleet.Agent, acting fleet.TenantID,
 ) error {
@@ -132,7 +132,7 @@ func (p *Placer) Assign(
 		}
 		delete(byAgent, a.ID)
 	}
-	// What is left is on agents that d has moved away from.
+	// The rest is on agents that d has left.
 	for _, t := range targets {
 		if _, ok := byAgent[t.AgentID]; !ok {
 			continue
@@ -147,7 +147,7 @@ func (p *Placer) Assign(
 	return nil
 }
 
-// targetsWithinQuota checks after targets were added: one count, however many there are.
+// targetsWithinQuota checks the quota after targets were added, with one count.
 func (p *Placer) targetsWithinQuota(ctx context.Context, tx store.Tx, tenant fleet.TenantID) error {
 	t, err := tx.Tenants().Get(ctx, tenant)
 	if err != nil {
@@ -156,12 +156,12 @@ func (p *Placer) targetsWithinQuota(ctx context.Context, tx store.Tx, tenant fle
 	return quota.Check(ctx, tx, t, quota.Targets, 0)
 }
 
-// PlaceEnvironment places every deployment that goes to an environment.
+// PlaceEnvironment places every deployment of an environment.
 func (p *Placer) PlaceEnvironment(ctx context.Context, tx store.Tx, env fleet.Environment) error {
 	return p.PlaceWithin(ctx, tx, env, func(fleet.Deployment) bool { return true })
 }
 
-// PlaceWithin places those deployments of an environment that are concerned.
+// PlaceWithin places the given deployments of an environment.
 func (p *Placer) PlaceWithin(ctx context.Context, tx store.Tx, env fleet.Environment, concerned func(fleet.Deployment) bool) error {
 	deployments, err := tx.Deployments().OfEnvironmentAllTenants(ctx, env.ID)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// CheckQuota fails with a QuotaError when the targets that d would have are more than its tenant may have.
+// CheckQuota fails with a QuotaError if the targets of d would exceed the quota of its tenant.
 func (p *Placer) CheckQuota(ctx context.Context, tx store.Tx, t fleet.Tenant, d fleet.Deployment) error {
 	w, err := DestinationOf(ctx, tx, d)
 	if err != nil {
@@ -38,7 +38,8 @@ func (p *Placer) CheckQuota(ctx context.Context, tx store.Tx, t fleet.Tenant, d 
 	return quota.Check(ctx, tx, t, quota.Targets, added)
 }
 
-// wakePendingSpecs has the specs looked at again that go to an environment and cannot: its agents or its grants are others now.
+// wakePendingSpecs lets refused specs of an environment be evaluated again, because its agents or its grants
+// have changed.
 func wakePendingSpecs(ctx context.Context, tx store.Tx, env fleet.Environment) error {
 	pending, err := tx.PendingSpecs().OfEnvironmentAllTenants(ctx, env.ID)
 	if err != nil {
@@ -46,9 +47,9 @@ func wakePendingSpecs(ctx context.Context, tx store.Tx, env fleet.Environment) e
 	}
 	for _, p := range pending {
 		if p.Problem == "" {
-			continue // it is going to be looked at
+			continue // it will be evaluated anyway
 		}
-		if err := tx.Changes().RecordPush(ctx, p.TenantID, p.RepositoryID, ""); err != nil {
+		if err := tx.Changes().WakeRepository(ctx, p.TenantID, p.RepositoryID, store.Wake{Reason: store.WakePendingSpec}); err != nil {
 			return err
 		}
 	}

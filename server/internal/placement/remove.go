@@ -9,20 +9,20 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Deletion says what becomes of the objects of a deployment that is deleted.
+// Deletion defines what happens to the objects of a deleted deployment.
 type Deletion int
 
-// What becomes of the objects of a deployment that is deleted.
+// The values of Deletion.
 const (
-	DeleteObjects Deletion = iota // agents delete them, by tombstones, because a user has asked for that
-	PruneObjects                  // agents delete them, by tombstones, because a commit says so
-	KeepObjects                   // they stay in their clusters, and nobody manages them
+	DeleteObjects Deletion = iota // agents delete them, by tombstones, because a user requested it
+	PruneObjects                  // agents delete them, by tombstones, because of a commit
+	KeepObjects                   // they stay in their clusters, unmanaged
 )
 
-// RemoveDeployment marks d as deleted, ends its runs and makes tombstones of the targets that an agent may
-// have heard of, or detaches them. The others go at once, and with the last one d itself.
+// RemoveDeployment marks d as deleted, ends its runs, and makes tombstones of the targets that were sent to an
+// agent, or detaches them. Other targets are removed immediately, and with the last one d itself.
 func (p *Placer) RemoveDeployment(ctx context.Context, tx store.Tx, d fleet.Deployment, fate Deletion) error {
-	if err := p.planner.EndRuns(ctx, tx, d, "its deployment was deleted"); err != nil {
+	if err := p.planner.EndRuns(ctx, tx, d, fleet.Cause{Reason: fleet.ReasonDeploymentDeleted, Message: "its deployment was deleted"}); err != nil {
 		return err
 	}
 	if err := tx.PendingSpecs().Remove(ctx, d.TenantID, d.ID); err != nil {
@@ -46,23 +46,23 @@ func (p *Placer) RemoveDeployment(ctx context.Context, tx store.Tx, d fleet.Depl
 			return fmt.Errorf("writing the tombstone of target %s: %w", t.ID, err)
 		}
 	}
-	// What others keep for it they keep for nobody.
+	// Hand-overs of other targets to it are obsolete.
 	if err := handOvers.Refresh(ctx, d.TenantID, func(h fleet.HandOver) bool { return h.To == d.ID }); err != nil {
 		return err
 	}
 	return p.planner.RemoveIfEmpty(ctx, tx, d.TenantID, d.ID)
 }
 
-// tombstone makes a tombstone of a target, unless that is not what is due: one that was detached has let
-// its objects go, and they stay; one without an agent can be told nothing; one that nobody heard of
-// has nothing to delete. When objects are kept the target is detached instead.
+// tombstone makes a tombstone of a target, with exceptions: a detached one has released its objects, which
+// stay; one without an agent cannot delete; one that was never sent has nothing to delete. If objects are kept,
+// the target is detached instead.
 func (p *Placer) tombstone(ctx context.Context, tx store.Tx, d fleet.Deployment, t fleet.Target, fate Deletion, handOvers *rollout.HandOvers) error {
 	unheard := t.Desired.Version == (fleet.Version{}) && t.Observed.Version == (fleet.Version{})
 	switch {
 	case t.AgentID == "", rollout.Released(t), unheard:
 		return tx.Targets().Remove(ctx, t.TenantID, t.ID)
 	case t.Desired.Tombstone, !t.DetachedAt.IsZero():
-		return nil // on its way: removed when its agent has answered
+		return nil // removed when its agent has confirmed
 	case fate == KeepObjects:
 		return p.Detach(ctx, tx, t, "the deployment was deleted with its objects kept", false)
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// keepsVariant reports whether a target stays with its variant of a chart though its cluster is capable of
-// something else now: one that is volatile would get other random values, or another time, just for that. It moves
-// when the chart is rendered again because of what it reads.
+// keepsVariant reports whether a target keeps its variant of a chart although the capabilities of its cluster
+// have changed: a volatile chart would get other random values, or another time. It moves when the chart is
+// rendered again because its input changed.
 func keepsVariant(ctx context.Context, tx store.Tx, d fleet.Deployment, has, wants string) (bool, error) {
 	if has == wants || !fleet.SameButCapabilities(has, wants) {
 		return false, nil

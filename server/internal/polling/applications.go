@@ -11,21 +11,21 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
-	"github.com/kedge-dev/kedge/server/internal/pause"
+	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Application is one target of an agent as the polling contract tells of it.
+// Application is one target of an agent in the form of the polling API.
 type Application struct {
 	rollout.AgentTarget
-	Source      fleet.Source // as it is for this agent
+	Source      fleet.Source // the source for this agent
 	Environment string
 }
 
-// Applications returns what an agent has to run, by the tenants and names of the deployments, and a
-// tag that is equal exactly when that is. What an agent has let go of is not among it.
-// To ask is a sign of life: an agent that polls is present for one lease after it has.
+// Applications returns the desired state of an agent, by tenant and name of the deployments, and a tag that is
+// equal if and only if the state is. It omits released targets. A poll is a sign of life: the agent is present
+// for one lease after it.
 func (s *Poller) Applications(ctx context.Context, agent fleet.Agent) ([]Application, string, error) {
 	done, err := s.polled(ctx, agent)
 	if err != nil {
@@ -53,13 +53,13 @@ func (s *Poller) applications(ctx context.Context, agent fleet.Agent) ([]Applica
 				continue
 			}
 			source, _, err := d.Source.For(agent)
-			if err != nil { // it lacks a label: the target keeps what it has, and says so elsewhere
+			if err != nil { // a label is missing: the target keeps its state, and shows the error elsewhere
 				source = d.Source
 			}
 			if t.Desired.Digest != "" && t.Desired.SourceRevision != d.SourceRevision {
-				source = fleet.Source{} // what it was when the bundle was chosen is not known any more
+				source = fleet.Source{} // the source at the time of the choice is no longer known
 			}
-			// Whoever is ahead of the server, or may be, deletes nothing on its word.
+			// An agent that is ahead of the server, or may be, must not delete anything.
 			t.Desired.HoldPrune = t.Desired.HoldPrune || s.planner.Ahead(t.Target)
 			out = append(out, Application{AgentTarget: t, Source: source, Environment: d.Environment})
 		}
@@ -72,7 +72,7 @@ func (s *Poller) applications(ctx context.Context, agent fleet.Agent) ([]Applica
 	return out, tag, err
 }
 
-// deploymentsOn reads the deployments of an agent's targets by page, not one by one.
+// deploymentsOn reads the deployments of an agent's targets in pages.
 func deploymentsOn(ctx context.Context, tx store.Tx, agent fleet.Agent, targets []rollout.AgentTarget) (map[fleet.DeploymentID]fleet.Deployment, error) {
 	out := map[fleet.DeploymentID]fleet.Deployment{}
 	seen := map[fleet.TenantID]bool{}
@@ -99,7 +99,7 @@ func deploymentsOn(ctx context.Context, tx store.Tx, agent fleet.Agent, targets 
 	return out, nil
 }
 
-// tagOf is over what a reader acts on: what is reported back is not part of it.
+// tagOf returns a hash of what a reader acts on, without its own reports.
 func tagOf(applications []Application) (string, error) {
 	h := sha256.New()
 	enc := json.NewEncoder(h)
@@ -112,8 +112,8 @@ func tagOf(applications []Application) (string, error) {
 	return hex.EncodeToString(h.Sum(nil))[:32], nil
 }
 
-// WaitApplications is Applications for a caller that has those of a tag: it waits until there is
-// something else to tell, at most for a while, and then reports false.
+// WaitApplications is Applications for a caller with a tag: it waits until there is a change, for a limited
+// time, and then returns false.
 func (s *Poller) WaitApplications(ctx context.Context, agent fleet.Agent, tag string, wait time.Duration) ([]Application, string, bool, error) {
 	done, err := s.polled(ctx, agent)
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *Poller) WaitApplications(ctx context.Context, agent fleet.Agent, tag st
 	timeout := time.NewTimer(wait)
 	defer timeout.Stop()
 	for {
-		s.waiters.watch(waiting, nil) // an edit while we read counts, whatever it is of
+		s.waiters.watch(waiting, nil) // any edit during the read counts
 		applications, now, err := s.applications(ctx, agent)
 		if err != nil || now != tag {
 			return applications, now, err == nil, err
@@ -141,7 +141,7 @@ func (s *Poller) WaitApplications(ctx context.Context, agent fleet.Agent, tag st
 	}
 }
 
-// waiters wake those who wait for the applications of an agent. The zero value is ready.
+// waiters wakes calls that wait for the applications of an agent. The zero value is ready.
 type waiters struct {
 	mu  sync.Mutex
 	all map[*waiter]struct{}
@@ -150,11 +150,11 @@ type waiters struct {
 type waiter struct {
 	agent       fleet.AgentID
 	deployments map[fleet.DeploymentID]bool // nil: any
-	woken       chan struct{}
+	woken       wait.Signal
 }
 
 func (b *waiters) add(agent fleet.AgentID) *waiter {
-	made := &waiter{agent: agent, woken: make(chan struct{}, 1)}
+	made := &waiter{agent: agent, woken: wait.NewSignal()}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.all == nil {
@@ -178,24 +178,21 @@ func deploymentIDs(applications []Application) map[fleet.DeploymentID]bool {
 	return out
 }
 
-// watch wakes the waiter for edits of these deployments too, nil meaning any: not every edit
-// changes what is desired.
+// watch also wakes the waiter for edits of these deployments, nil meaning any: not every edit changes the
+// desired state.
 func (b *waiters) watch(one *waiter, deployments map[fleet.DeploymentID]bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	one.deployments = deployments
 }
 
-// wake wakes everybody whom one of the changes concerns; none given concerns everybody.
+// wake wakes all waiters that one of the changes affects; no changes affect all.
 func (b *waiters) wake(changes []store.Change) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for one := range b.all {
 		if len(changes) == 0 || one.concerned(changes) {
-			select {
-			case one.woken <- struct{}{}:
-			default:
-			}
+			one.woken.Set()
 		}
 	}
 }
@@ -214,7 +211,7 @@ func (b *waiter) concerned(changes []store.Change) bool {
 	return false
 }
 
-// Run wakes polls that wait as changes come, until ctx ends.
+// Run wakes waiting polls for changes, until ctx ends.
 func (s *Poller) Run(ctx context.Context) error {
 	defer s.leases.stop()
 	for {
@@ -225,9 +222,9 @@ func (s *Poller) Run(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		s.cfg.Log.Warn("following changes for agents that poll broke off, starting again", obs.KeyError, err)
+		s.cfg.Log.Warn("following changes for polling agents failed: starting again", obs.KeyError, err)
 		s.waiters.wake(nil)
 		s.leases.markDoubted(nil)
-		pause.For(ctx, time.Second)
+		wait.For(ctx, time.Second)
 	}
 }

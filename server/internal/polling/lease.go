@@ -11,21 +11,21 @@ import (
 )
 
 const (
-	// defaultPollLease is longer than the longest wait of a poll and one more try: who is silent for
-	// longer has missed at least one.
+	// defaultPollLease is longer than the longest wait of a poll and one retry: after a longer silence, at
+	// least one poll was missed.
 	defaultPollLease = 90 * time.Second
 	// Replica is what stands for an agent that polls in the listings of connections.
-	Replica    = "polling"
-	lapseLimit = 10 * time.Second
-	// lapseRetry is after what time the end of a lease is written again that could not be; it doubles
-	// from one time to the next, up to lapseRetryMax.
-	lapseRetry    = time.Second
-	lapseRetryMax = time.Minute
+	Replica     = "polling"
+	expireLimit = 10 * time.Second
+	// expireRetry is the delay before a failed write of the end of a lease is repeated; it doubles up to
+	// expireRetryMax.
+	expireRetry    = time.Second
+	expireRetryMax = time.Minute
 )
 
-// pollLeases holds the leases of the agents that poll this server. An agent is present while a poll of it
-// is held open and for one lease after the last one was answered; like a stream that comes and goes, only
-// the first poll and the end of the lease are written. The zero value is ready.
+// pollLeases has the leases of the agents that poll this server. An agent is present while one of its polls is
+// open and for one lease after the last response; only the first poll and the end of the lease are written. The
+// zero value is ready.
 type pollLeases struct {
 	mu     sync.Mutex
 	leases map[fleet.AgentID]*pollLease
@@ -33,20 +33,20 @@ type pollLeases struct {
 
 type pollLease struct {
 	conn  fleet.Connection
-	polls int       // that are being answered
-	seen  time.Time // when the last one was answered
+	polls int       // open polls
+	seen  time.Time // time of the last response
 	timer *time.Timer
-	// doubted says that the agent may have a newer row by now: it has polled another server.
+	// doubted means that the agent may have a newer row: it has polled another server.
 	doubted bool
-	// lapsed says that the lease has run out, and failed how often that could not be written.
-	lapsed bool
-	failed int
+	// expired means that the lease has ended, and failed is how often that could not be written.
+	expired bool
+	failed  int
 }
 
-// polled notes that an agent polls; the caller calls done when it is answered.
+// polled records a poll of an agent; call done with the response.
 func (s *Poller) polled(ctx context.Context, agent fleet.Agent) (done func(), err error) {
 	l, fresh := s.leases.begin(agent, s.cfg.Now)
-	done = func() { s.leases.end(l, s.cfg.Now(), s.cfg.Lease, func() { s.lapse(l) }) }
+	done = func() { s.leases.end(l, s.cfg.Now(), s.cfg.Lease, func() { s.expire(l) }) }
 	if !fresh {
 		return done, nil
 	}
@@ -59,7 +59,7 @@ func (s *Poller) polled(ctx context.Context, agent fleet.Agent) (done func(), er
 	return done, nil
 }
 
-// begin counts a poll, and reports whether the presence of the agent is to be written.
+// begin counts a poll, and reports whether the presence of the agent must be written.
 func (p *pollLeases) begin(agent fleet.Agent, now func() time.Time) (l *pollLease, fresh bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,7 +67,7 @@ func (p *pollLeases) begin(agent fleet.Agent, now func() time.Time) (l *pollLeas
 		p.leases = map[fleet.AgentID]*pollLease{}
 	}
 	l = p.leases[agent.ID]
-	if l == nil || l.lapsed {
+	if l == nil || l.expired {
 		at := now()
 		l = &pollLease{doubted: true, conn: fleet.Connection{
 			SessionID: fleet.NewSessionID(), AgentID: agent.ID, TenantID: agent.TenantID, Replica: Replica, ConnectedAt: at, LastSeenAt: at,
@@ -82,8 +82,8 @@ func (p *pollLeases) begin(agent fleet.Agent, now func() time.Time) (l *pollLeas
 	return l, fresh
 }
 
-// end counts an answer. After the last one the lease runs, and then lapse is called.
-func (p *pollLeases) end(l *pollLease, now time.Time, lease time.Duration, lapse func()) {
+// end counts a response. After the last one the lease runs, and then expire is called.
+func (p *pollLeases) end(l *pollLease, now time.Time, lease time.Duration, expire func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	l.polls--
@@ -92,36 +92,35 @@ func (p *pollLeases) end(l *pollLease, now time.Time, lease time.Duration, lapse
 		return
 	}
 	if l.timer == nil {
-		l.timer = time.AfterFunc(lease, lapse)
+		l.timer = time.AfterFunc(lease, expire)
 	} else {
 		l.timer.Reset(lease)
 	}
 }
 
-// lapsed ends a lease that has run out; false when it is gone, or polled again. The next poll begins
-// another one.
-func (p *pollLeases) lapsed(l *pollLease) bool {
+// expired ends an expired lease; false if it is gone, or polled again. The next poll starts another one.
+func (p *pollLeases) expired(l *pollLease) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if l.polls > 0 || p.leases[l.conn.AgentID] != l {
 		return false
 	}
-	l.lapsed = true
+	l.expired = true
 	return true
 }
 
-// again has lapse called once more for a lease whose end could not be written, unless there is a newer one.
+// again calls expire again for a lease whose end could not be written, unless there is a newer one.
 func (p *pollLeases) again(l *pollLease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.leases[l.conn.AgentID] != l {
 		return
 	}
-	l.timer.Reset(min(lapseRetryMax, lapseRetry<<min(l.failed, 10)))
+	l.timer.Reset(min(expireRetryMax, expireRetry<<min(l.failed, 10)))
 	l.failed++
 }
 
-// markDoubtedLease has the presence of an agent written again at its next poll.
+// markDoubtedLease lets the presence of an agent be written again at its next poll.
 func (p *pollLeases) markDoubtedLease(l *pollLease) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -136,7 +135,7 @@ func (p *pollLeases) drop(l *pollLease) {
 	}
 }
 
-// markDoubted has presence written again, at the next poll, of agents that somebody else has written of; no
+// markDoubted lets presence be written again, at the next poll, for agents that another server has written; no
 // changes at all mean that some may have been missed.
 func (p *pollLeases) markDoubted(changes []store.Change) {
 	p.mu.Lock()
@@ -155,7 +154,7 @@ func (p *pollLeases) markDoubted(changes []store.Change) {
 	}
 }
 
-// stop ends all leases without a word: the server stops, and closes what it has open.
+// stop ends all leases without a write: the server stops and closes its connections.
 func (p *pollLeases) stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -167,16 +166,16 @@ func (p *pollLeases) stop() {
 	clear(p.leases)
 }
 
-// lapse writes that an agent polls no more, sooner or later: who is gone must not read as present because
-// the database was away for a moment.
-func (s *Poller) lapse(l *pollLease) {
-	if !s.leases.lapsed(l) {
+// expire writes that an agent no longer polls, with retries: a lost agent must not be shown as present because
+// the database was unavailable for a moment.
+func (s *Poller) expire(l *pollLease) {
+	if !s.leases.expired(l) {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), lapseLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), expireLimit)
 	defer cancel()
 	if err := s.control.AgentDisconnected(ctx, l.conn, l.seen); err != nil {
-		s.cfg.Log.Error("recording that an agent polls no more, trying again", obs.KeyAgent, string(l.conn.AgentID), obs.KeyError, err)
+		s.cfg.Log.Error("recording that an agent no longer polls: retrying", obs.KeyAgent, string(l.conn.AgentID), obs.KeyError, err)
 		s.leases.again(l)
 		return
 	}

@@ -10,17 +10,17 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// An agent that polls is there while it is asking, and one lease longer.
+// A polling agent is present while it polls, and one lease longer.
 func TestPollLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var p pollLeases
 		agent := fleet.Agent{ID: "agt-1", TenantID: "tnt-1"}
-		var lapses atomic.Int64
+		var expirations atomic.Int64
 		end := func(l *pollLease) {
 			p.end(l, time.Now(), time.Minute, func() {
-				if p.lapsed(l) {
-					lapses.Add(1)
+				if p.expired(l) {
+					expirations.Add(1)
 				}
 			})
 		}
@@ -36,12 +36,12 @@ func TestPollLease(t *testing.T) {
 			t.Helper()
 			<-time.After(d)
 			synctest.Wait()
-			if got := lapses.Load(); got != want {
-				t.Errorf("%s: lapsed %d times, want %d", reason, got, want)
+			if got := expirations.Load(); got != want {
+				t.Errorf("%s: expired %d times, want %d", reason, got, want)
 			}
 		}
 		first := begin(true, "the first poll")
-		second := begin(false, "another one meanwhile")
+		second := begin(false, "another one in the meantime")
 		end(first)
 		after(2*time.Minute, 0, "one poll is held open for long")
 		end(second)
@@ -54,7 +54,7 @@ func TestPollLease(t *testing.T) {
 		p.markDoubted([]store.Change{{Kind: store.ChangeConnection, AgentID: "agt-2", ID: "ses-other"}, {Kind: store.ChangeConnection, AgentID: agent.ID, ID: string(p.leases[agent.ID].conn.SessionID)}})
 		end(begin(false, "what was written is of others, or our own"))
 		p.markDoubted([]store.Change{{Kind: store.ChangeConnection, AgentID: agent.ID, ID: "ses-other"}})
-		end(begin(true, "it has polled another server meanwhile"))
+		end(begin(true, "it has polled another server in the meantime"))
 		p.markDoubted(nil)
 		end(begin(true, "changes were missed"))
 		p.stop()

@@ -11,16 +11,16 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Config configures a poller. Zero fields take their defaults.
+// Config configures a poller. Zero fields have defaults.
 type Config struct {
-	// Lease is for how long an agent that polls counts as present after its last poll; default 90 s.
+	// Lease is how long a polling agent counts as present after its last poll; default 90 s.
 	Lease time.Duration
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 	Log *slog.Logger
 }
 
-// Deps are what polling works with. All are needed.
+// Deps are the dependencies. All are required.
 type Deps struct {
 	Store   store.Store
 	Feed    Feed
@@ -36,7 +36,7 @@ type Feed interface {
 // Planner knows whether the agent of a target is ahead of the server, or may be.
 type Planner interface{ Ahead(t fleet.Target) bool }
 
-// Control are the use-cases that polling needs.
+// Control has the use cases that polling needs.
 type Control interface {
 	// AgentTargets returns the targets of an agent, of every tenant.
 	AgentTargets(ctx context.Context, tx store.Tx, agent fleet.Agent) ([]rollout.AgentTarget, error)
@@ -57,7 +57,7 @@ type Poller struct {
 	leases  pollLeases
 }
 
-// New makes a poller; it does no I/O.
+// New returns a poller; it does no I/O.
 func New(cfg Config, deps Deps) *Poller {
 	cfg.Lease = cmp.Or(cfg.Lease, defaultPollLease)
 	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
@@ -67,8 +67,9 @@ func New(cfg Config, deps Deps) *Poller {
 	return &Poller{cfg: cfg, store: deps.Store, feed: deps.Feed, planner: deps.Planner, control: deps.Control}
 }
 
-// DoubtAll has the presence of every agent that polls written again at its next poll: changes may have been missed.
+// DoubtAll lets the presence of every polling agent be written again at its next poll: changes may have been
+// missed.
 func (s *Poller) DoubtAll() { s.leases.markDoubted(nil) }
 
-// Lease is for how long an agent that polls counts as present after its last poll.
+// Lease returns how long a polling agent counts as present after its last poll.
 func (s *Poller) Lease() time.Duration { return s.cfg.Lease }

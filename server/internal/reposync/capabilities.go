@@ -6,12 +6,12 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// maxClusters bounds what is remembered of clusters: each may have fleet.MaxCapabilities, and a fleet has few
-// kinds of them.
+// maxClusters limits the cached capabilities: each may have fleet.MaxCapabilities, and a fleet has few
+// different ones.
 const maxClusters = 64
 
-// clusters are capabilities by hash, which means the same for ever, of those that were looked up. It is safe for
-// concurrent use, and ready as it is.
+// clusters caches capabilities by hash, which never change. It is safe for concurrent use; the zero value is
+// ready.
 type clusters struct {
 	mu sync.Mutex
 	of map[string]fleet.Capabilities
@@ -24,7 +24,7 @@ func (c *clusters) get(hash string) (fleet.Capabilities, bool) {
 	return known, ok
 }
 
-// put remembers one more; when there are too many, any other goes and is looked up again.
+// put adds an entry; if there are too many, it removes any other.
 func (c *clusters) put(hash string, known fleet.Capabilities) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -19,16 +19,16 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// wasConfigured reports whether anything of a configuration holds.
+// wasConfigured reports whether a configuration is in force.
 func wasConfigured(c fleet.AgentConfig) bool { return c.Live != "" }
 
-// looksForConfigs reports whether the files of agents have to be looked at.
+// looksForConfigs reports whether the files of agents must be read.
 func (t work) looksForConfigs() bool {
 	return len(t.configs) > 0 && (t.due.check || t.due.concerns(""))
 }
 
-// configure looks at the files of all agents whose configuration is in the repository. One that is
-// wrong holds up no other. applied says that the deployments of the repository may be others now.
+// configure reads the files of all agents whose configuration is in the repository. An invalid one does not
+// affect the others. applied means that the deployments of the repository may have changed.
 func (w *worker) configure(ctx context.Context, todo work, refs map[string]gitsource.Ref) (applied bool, err error) {
 	ref, ok := refs[""]
 	if !ok || !todo.looksForConfigs() {
@@ -61,8 +61,8 @@ func (w *worker) configure(ctx context.Context, todo work, refs map[string]gitso
 	return applied, failed
 }
 
-// afterConfigure reads the deployments again after files of agents were applied: what they declare belongs to the
-// same commit, and is evaluated together with what was there before.
+// afterConfigure reads the deployments again after files of agents were applied: declared deployments belong to
+// the same commit, and are evaluated together with the others.
 func (w *worker) afterConfigure(ctx context.Context, todo *work, refs map[string]gitsource.Ref) error {
 	err := w.svc.store.View(ctx, func(tx store.Tx) (err error) {
 		if todo.deployments, err = tx.Deployments().BriefsOfRepository(ctx, w.tenant, w.id); err != nil {
@@ -86,14 +86,14 @@ func (w *worker) afterConfigure(ctx context.Context, todo *work, refs map[string
 	return nil
 }
 
-// knownProjects are GitLab's, as one look at a repository has them. There may be very many: what is remembered
-// of them for each agent is their hash.
+// knownProjects are the GitLab projects for one pass. There may be very many, so only their hash is remembered
+// for each agent.
 type knownProjects struct {
 	urls map[string]string
 	sum  [sha256.Size]byte
 }
 
-// configureOne reads the file of one agent and applies it, unless that was done.
+// configureOne reads and applies the file of one agent, unless that was done before.
 func (w *worker) configureOne(ctx context.Context, c fleet.AgentConfig, ref gitsource.Ref, trees *treeCache, projects knownProjects) (applied bool, err error) {
 	look := ConfigFile{Config: c, Commit: ref.Commit, Projects: projects.urls}
 	if ref.Err != nil {
@@ -109,8 +109,8 @@ func (w *worker) configureOne(ctx context.Context, c fleet.AgentConfig, ref gits
 	if err != nil {
 		return false, err
 	}
-	key := fmt.Sprintf("%d %s %x", c.Spec, found.id, projects.sum)
-	// One that was set anew has to be applied anew, though the file is the same; and so has one that was refused
+	key := fmt.Sprintf("%d %s %x", c.SpecRevision, found.id, projects.sum)
+	// One that was set again has to be applied again, though the file is the same; and so has one that was refused
 	// for what is not in it, or for another one that was there in between.
 	if w.configured[c.AgentID] == key && c.State != fleet.ConfigPending && c.State != fleet.ConfigRefused {
 		return false, nil
@@ -131,20 +131,21 @@ func (w *worker) configureOne(ctx context.Context, c fleet.AgentConfig, ref gits
 	return done == ConfigDone, nil
 }
 
-// ConfigFile is what one commit means for the configuration of one agent.
+// ConfigFile is the configuration of one agent at one commit.
 type ConfigFile struct {
-	Config   fleet.AgentConfig // as it was read before
+	Config   fleet.AgentConfig // from the previous read
 	Commit   string
-	Projects map[string]string // of GitLab's to URLs
+	Projects map[string]string // GitLab projects to URLs
 
-	State    fleet.ConfigState // what is known before it was tried to apply it
-	Path     string            // "" when there is no file
+	State    fleet.ConfigState // the state before it is applied
+	Path     string            // "" if there is no file
 	File     agentconfig.File
 	Findings []fleet.ConfigFinding // why it cannot be used
 	More     int
 }
 
-// ReadConfig reads the file of an agent in the tree of a commit. An error is ours; the user's mistakes are findings.
+// ReadConfig reads the file of an agent in the tree of a commit. An error is internal; user errors are
+// findings.
 func ReadConfig(ctx context.Context, tree filetree.Tree, c fleet.AgentConfig, commit string) (ConfigFile, error) {
 	look := ConfigFile{Config: c, Commit: commit}
 	found, err := findConfig(ctx, tree, c.AgentName)
@@ -156,14 +157,14 @@ func ReadConfig(ctx context.Context, tree filetree.Tree, c fleet.AgentConfig, co
 
 // foundConfig is the file of an agent in a tree.
 type foundConfig struct {
-	id      string // names what was found: equal ids, equal meaning
+	id      string // equal ids mean equal content
 	entry   filetree.Entry
 	path    string // "" when there is none
 	gitLab  bool
 	problem *fleet.ConfigFinding // it must not be read
 }
 
-// findConfig looks for the file of an agent: Kedge's, and where there is none, GitLab's.
+// findConfig searches for the file of an agent: in Kedge's format, otherwise in GitLab's.
 func findConfig(ctx context.Context, tree filetree.Tree, agent string) (foundConfig, error) {
 	places := []string{agentconfig.KedgePath(agent), agentconfig.GitLabPath(agent), agentconfig.MistakenGitLabPath(agent)}
 	entries := make([]filetree.Entry, len(places))
@@ -179,7 +180,7 @@ func findConfig(ctx context.Context, tree filetree.Tree, agent string) (foundCon
 		if entry.Name != "" {
 			there = append(there, place)
 		} else if other != "" && i < 2 {
-			out.refuse("%s is not read: name it %s", path.Join(path.Dir(place), other), path.Base(place))
+			out.refuse("%s is not read: rename it to %s", path.Join(path.Dir(place), other), path.Base(place))
 		}
 	}
 	kedge, gitLab, mistaken := entries[0].Name != "", entries[1].Name != "", entries[2].Name != ""
@@ -191,12 +192,12 @@ func findConfig(ctx context.Context, tree filetree.Tree, agent string) (foundCon
 	case gitLab:
 		out.path, out.entry, out.gitLab = places[1], entries[1], true
 	case mistaken:
-		out.refuse("%s is not where GitLab's agents look: the folder is .gitlab/agents, so move it to %s", there[0], places[1])
+		out.refuse("%s is not a path that GitLab's agents read: the folder is .gitlab/agents, so move it to %s", there[0], places[1])
 	}
 	if out.path != "" {
-		out.problem = nil // what lies beside it is not meant
+		out.problem = nil // other files are not meant
 		if out.entry.Mode != filetree.File {
-			out.refuse("%s is not a usual file", out.path)
+			out.refuse("%s is not a regular file", out.path)
 		}
 	}
 	return out, nil
@@ -206,7 +207,7 @@ func (f *foundConfig) refuse(format string, args ...any) {
 	f.problem = &fleet.ConfigFinding{Message: fmt.Sprintf(format, args...)}
 }
 
-// lookUp finds the entry of a file; other is one that was probably meant to be it.
+// lookUp finds the entry of a file; other is a file that was probably meant.
 func lookUp(ctx context.Context, tree filetree.Tree, place string) (entry filetree.Entry, other string, err error) {
 	entries, err := tree.List(ctx, path.Dir(place))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -225,7 +226,7 @@ func lookUp(ctx context.Context, tree filetree.Tree, place string) (entry filetr
 	return filetree.Entry{}, other, nil
 }
 
-// read reads a file that was found. An error is ours; the user's mistakes are findings.
+// read reads the file. An error is internal; user errors are findings.
 func (l *ConfigFile) read(ctx context.Context, tree filetree.Tree, found foundConfig) error {
 	l.Path = found.path
 	switch {
@@ -254,7 +255,7 @@ func (l *ConfigFile) read(ctx context.Context, tree filetree.Tree, found foundCo
 	return nil
 }
 
-// refused takes the user's mistakes out of an error; nil means that there is none.
+// refused extracts user errors from an error; nil if there are none.
 func (l *ConfigFile) refused(err error) {
 	l.State = fleet.ConfigApplied
 	var wrong *agentconfig.Error
@@ -263,8 +264,8 @@ func (l *ConfigFile) refused(err error) {
 	}
 }
 
-// concernConfigs wakes the workers of the repositories that configurations are in which were set, or
-// which may mean something else now.
+// concernConfigs wakes the workers of repositories whose configurations were set, or whose meaning may have
+// changed.
 func (s *Manager) concernConfigs(ctx context.Context, tx store.Tx, c store.Change, due *wakes) error {
 	if !due.first(c, c.ID) {
 		return nil
@@ -289,17 +290,17 @@ func (s *Manager) concernConfigs(ctx context.Context, tx store.Tx, c store.Chang
 	return nil
 }
 
-// ConfigResult is what became of a look at a file.
+// ConfigResult is the result of applying a file.
 type ConfigResult int
 
 // The results of applying the file of an agent.
 const (
-	ConfigDone      ConfigResult = iota // it is live, or recorded as wrong
-	ConfigTryAgain                      // something beside the file is in the way
-	ConfigOvertaken                     // somebody else has changed the configuration meanwhile
+	ConfigDone      ConfigResult = iota // it is live, or recorded as invalid
+	ConfigTryAgain                      // something other than the file prevents it
+	ConfigOvertaken                     // the configuration was changed concurrently
 )
 
-// Refuse adds mistakes that only show beside what else the tenant has.
+// Refuse adds errors that depend on other data of the tenant.
 func (l *ConfigFile) Refuse(findings []fleet.ConfigFinding) {
 	if len(findings) == 0 {
 		return

@@ -9,8 +9,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store/sqlite/sqlitetest"
 )
 
-// An edit that nobody could look at for long, as Git did not answer or the server was down, is no consent to
-// whatever is in Git by then.
+// An edit that could not be evaluated for long, because Git did not respond or the server was down, is no
+// consent to the later content of Git.
 func TestAnEditThatIsLookedAtLateIsNoConsent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

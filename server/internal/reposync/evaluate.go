@@ -9,14 +9,14 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
 )
 
-// Unit is what is rendered once: a deployment, or one variant of it for all agents that share it.
+// Unit is one render: a deployment, or one variant of it for all agents that share it.
 type Unit struct {
 	Variant string
-	agent   string         // the name of one agent that it is for; "" without variants
-	Source  fleet.Source   // as it is for its agents
-	Was     fleet.Rendered // what it was last rendered to
-	problem string         // why its newest revision could not be used, as it is recorded
-	pending bool           // it is of a spec that is not in force
+	agent   string         // the name of one of its agents; "" without variants
+	Source  fleet.Source   // the source for its agents
+	Was     fleet.Rendered // its last render
+	problem string         // the recorded problem of its newest revision
+	pending bool           // it belongs to a spec that is not in force
 
 	capabilities fleet.Capabilities // of its cluster, for a chart
 }
@@ -27,27 +27,27 @@ type unitKey struct {
 	pending    bool
 }
 
-// evaluation is what a worker found out about a unit at one content of its folder.
+// evaluation is the result of evaluating a unit for one content of its folder.
 type evaluation struct {
-	input   string           // what else than the tree it depends on
-	folder  string           // ID of the folder, which is all that plain manifests depend on
-	root    string           // ID of the whole tree; with equal inputs, equal IDs mean that nothing has to be looked at
-	kind    fleet.SourceKind // SourceDetected when that could not be told
+	input   string           // dependencies other than the tree
+	folder  string           // ID of the folder, the only dependency of plain manifests
+	root    string           // ID of the whole tree; with equal inputs, equal IDs mean that nothing must be evaluated
+	kind    fleet.SourceKind // SourceDetected if unknown
 	key     string           // of the render
 	digest  string           // of the result; "" when there is a problem
-	problem string           // the user's mistake; "" when there is none
+	problem string           // the user error, or ""
 	reason  fleet.Reason     // identifies the problem
-	reads   []string         // until there was a problem, when that is known: key is of these then
-	packed  *packed          // nil when nothing new was rendered
+	reads   []string         // the read set up to the problem, if known: then key belongs to it
+	packed  *packed          // nil if nothing new was rendered
 
-	transient bool      // the problem may be gone another time
-	reused    bool      // it was found out at an earlier commit, and nothing that it depends on has changed
+	transient bool      // the problem may be transient
+	reused    bool      // from an earlier commit, with unchanged dependencies
 	touched   bool      // this commit may have changed what comes after the problem
-	at        time.Time // when it was found out
+	at        time.Time // time of the evaluation
 }
 
-// packed is a rendered revision as it is stored: compressed before the transaction, which holds up
-// every other writer.
+// packed is a rendered revision in its stored form: compressed before the transaction, which blocks other
+// writers.
 type packed struct {
 	digest  string
 	content []byte
@@ -59,16 +59,16 @@ type packed struct {
 	notes    []string
 }
 
-// outcome is what a commit means for a deployment, as it was read before the render.
+// outcome is the result of a commit for a deployment, as it was read before the render.
 type outcome struct {
 	deployment    fleet.Deployment
 	commit        string
-	problem       string       // why the commit means nothing at all: there is none
+	problem       string       // why there is no commit
 	problemReason fleet.Reason // identifies the problem
 	parts         []part
-	held          map[string]bool // variants that some agents keep though their clusters are capable of something else now
-	skipped       bool            // nothing was found out about the spec in force
-	pending       *pendingOutcome // what it means for the pending spec; nil when there is none, or it was not looked at
+	held          map[string]bool // variants that some agents keep although their capabilities have changed
+	skipped       bool            // the spec in force was not evaluated
+	pending       *pendingOutcome // the result for the pending spec; nil if there is none, or if it was not evaluated
 }
 
 type part struct {
@@ -76,9 +76,9 @@ type part struct {
 	evaluation
 }
 
-// evaluate finds out what a commit means for a deployment. An error is ours (Git, disk); a user's
-// mistake is in the outcome. For a run it looks anew even at what was looked at before, and leaves the
-// shape of the deployment alone: the commit may be an old one.
+// evaluate evaluates a deployment at a commit. An error is internal (Git, disk); a user error is in the
+// outcome. For a run it evaluates again even if nothing changed, and does not change the variants of the
+// deployment: the commit may be an old one.
 func (w *worker) evaluate(ctx context.Context, d fleet.Deployment, ref gitsource.Ref, trees *treeCache, run bool) (outcome, error) {
 	o, err := w.evaluateOnce(ctx, d, ref, trees, run)
 	if err != nil || run || !o.misshapen() {
@@ -86,7 +86,7 @@ func (w *worker) evaluate(ctx context.Context, d fleet.Deployment, ref gitsource
 	}
 	shaped, same, err := w.reshape(ctx, o)
 	if err != nil || !same {
-		return outcome{deployment: d, commit: ref.Commit}, err // edited meanwhile, which wakes the worker again
+		return outcome{deployment: d, commit: ref.Commit}, err // edited concurrently, which wakes the worker again
 	}
 	return w.evaluateOnce(ctx, shaped, ref, trees, run)
 }
@@ -106,7 +106,7 @@ func (w *worker) evaluateOnce(ctx context.Context, d fleet.Deployment, ref gitso
 	return out, err
 }
 
-// evaluateUnits finds out what a commit means for the units of a deployment.
+// evaluateUnits evaluates the units of a deployment at a commit.
 func (w *worker) evaluateUnits(ctx context.Context, d fleet.Deployment, units []Unit, ref gitsource.Ref, trees *treeCache, fresh bool) (outcome, error) {
 	out := outcome{deployment: d, commit: ref.Commit}
 	if ref.Err != nil {
@@ -127,9 +127,9 @@ func (w *worker) evaluateUnits(ctx context.Context, d fleet.Deployment, units []
 	return out, nil
 }
 
-// detected is what the parts are made of, for the deployment as a whole: one chart among them makes it vary
-// with what clusters are capable of. One that is broken says nothing about a chart's end: its folder may be back
-// with the next commit, and then what is volatile must still be known.
+// detected returns the kind of the parts, for the deployment as a whole: with one chart, it depends on the
+// capabilities of clusters. A broken part does not end a chart: its folder may be back with the next commit,
+// and then its volatility must still be known.
 func (o outcome) detected() fleet.SourceKind {
 	if o.deployment.Source.Kind != fleet.SourceDetected {
 		return fleet.SourceDetected
@@ -150,8 +150,8 @@ func (o outcome) detected() fleet.SourceKind {
 	return out
 }
 
-// misshapen reports whether the deployment has other variants than what was found needs: a folder became a
-// chart or ceased to be one, or a volatile chart that some agents had kept is rendered anyway.
+// misshapen reports whether the deployment needs other variants: a folder became a chart or ceased to be one,
+// or a volatile chart that some agents had kept is rendered anyway.
 func (o outcome) misshapen() bool {
 	now := o.deployment
 	now.Detected = o.detected()

@@ -20,14 +20,14 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// treeCache holds the trees that one look at a repository needs, each made once.
+// treeCache caches the trees of one pass.
 type treeCache struct {
 	git    Git
 	access gitsource.Access
 
 	mu    sync.Mutex
 	trees map[string]filetree.Tree
-	units map[fleet.DeploymentID]unitRead // read ahead; each is used once
+	units map[fleet.DeploymentID]unitRead // read in advance; each is used once
 }
 
 func newTreeCache(git Git, access gitsource.Access) *treeCache {
@@ -48,8 +48,8 @@ func (f *treeCache) at(ctx context.Context, commit string) (filetree.Tree, error
 	return t, nil
 }
 
-// readAhead reads what has to be rendered for deployments that are about to be evaluated, in one transaction: a repository may have
-// a thousand of them, and a push looks at each.
+// readAhead reads the units of deployments that will be evaluated, in one transaction: a repository may have a
+// thousand of them, and a push evaluates each.
 func (f *treeCache) readAhead(ctx context.Context, w *worker, deployments []fleet.Deployment) error {
 	read, err := w.readUnits(ctx, deployments)
 	f.mu.Lock()
@@ -61,7 +61,7 @@ func (f *treeCache) readAhead(ctx context.Context, w *worker, deployments []flee
 	return err
 }
 
-// unitsOf returns what has to be rendered for a deployment, read ahead or now.
+// unitsOf returns the units of a deployment, from readAhead or from the store.
 func (f *treeCache) unitsOf(ctx context.Context, w *worker, d fleet.Deployment) (unitRead, error) {
 	f.mu.Lock()
 	u, ok := f.units[d.ID]
@@ -77,19 +77,19 @@ func (f *treeCache) unitsOf(ctx context.Context, w *worker, d fleet.Deployment) 
 	return u, u.err
 }
 
-// A transaction holds up every other writer: what one writes is bounded in deployments, in targets
-// (as if all deployments had equally many) and in bytes.
+// A transaction blocks other writers: its size is limited in deployments, in targets (assuming equal numbers),
+// and in bytes.
 const (
 	chunkDeployments = 64
 	chunkTargets     = 2000
 	chunkBytes       = 8 << 20
-	// groupTimeout is how long the deployments of a commit wait for one of them whose render takes long, so
-	// that they change together. Then those go ahead that take nothing away.
+	// groupTimeout is how long the deployments of a commit wait for a slow render of one of them, so that they
+	// change together. Then those continue that remove nothing.
 	groupTimeout = 500 * time.Millisecond
 )
 
-// evaluateAll looks at the deployments and commits what changed. Several are looked at at once: one whose render takes
-// for ever delays no other (invariant 12).
+// evaluateAll evaluates the deployments and commits the changes. Several are evaluated concurrently: an endless
+// render delays no other (invariant 12).
 func (w *worker) evaluateAll(ctx context.Context, r *pass, deployments []fleet.Deployment, access gitsource.Access, refs map[string]gitsource.Ref) error {
 	limit, err := w.chunk(ctx)
 	if err != nil {
@@ -98,7 +98,7 @@ func (w *worker) evaluateAll(ctx context.Context, r *pass, deployments []fleet.D
 	outcomes := make(chan evaluatedOutcome)
 	go w.evaluateEach(ctx, deployments, limit, access, refs, outcomes)
 	c := collector{w: w, pass: r, limit: limit}
-	if !r.due.onlyAdded() { // which lose nothing
+	if !r.due.onlyAdded() { // new deployments lose nothing
 		c.scope.Previous = w.evaluatedSoFar()
 	}
 	var failed error
@@ -126,8 +126,8 @@ func (w *worker) evaluateAll(ctx context.Context, r *pass, deployments []fleet.D
 	return errors.Join(failed, c.flush(ctx))
 }
 
-// except notes, before anything is taken away from others, which deployments could not be looked at: objects may have moved
-// there.
+// except records, before objects are removed from others, which deployments could not be evaluated: objects may
+// have moved there.
 func (c *collector) except(ctx context.Context) error {
 	if len(c.failed) == 0 {
 		return nil
@@ -136,18 +136,18 @@ func (c *collector) except(ctx context.Context) error {
 	return c.w.exceptEvaluated(ctx, c.failed)
 }
 
-// evaluatedOutcome is one deployment that was looked at.
+// evaluatedOutcome is one evaluated deployment.
 type evaluatedOutcome struct {
 	outcome
 	err error
 }
 
-// evaluateEach sends what it finds out about every deployment, as it finds it, and closes out. What it reads of them it reads for
-// at most batch of them at once.
+// evaluateEach sends the result of every deployment as soon as it is known, and closes out. It reads at most
+// batch deployments together.
 func (w *worker) evaluateEach(ctx context.Context, deployments []fleet.Deployment, batch int, access gitsource.Access, refs map[string]gitsource.Ref, out chan<- evaluatedOutcome) {
 	trees := newTreeCache(w.svc.git, access)
 	var g errgroup.Group
-	// One more than renders may take: what needs none goes past them.
+	// One more than the concurrent renders, so that deployments without a render pass.
 	g.SetLimit(w.svc.cfg.RendersAtOnce + 1)
 	for chunk := range slices.Chunk(deployments, batch) {
 		if err := trees.readAhead(ctx, w, chunk); err != nil {
@@ -169,19 +169,19 @@ func (w *worker) evaluateEach(ctx context.Context, deployments []fleet.Deploymen
 	close(out)
 }
 
-// collector gathers outcomes into transactions. All of them make one, unless that would be too large or
-// one of them is late: then what takes objects away is written last, since the objects may have moved to a
-// deployment that is yet to come, and are not to be deleted in between.
+// collector collects outcomes into transactions. All of them form one, unless it would be too large or one is
+// late: then removals of objects are written last, because the objects may have moved to a deployment that
+// follows, and must not be deleted in between.
 type collector struct {
 	w       *worker
 	pass    *pass
 	limit   int
 	changed []outcome
 	bytes   int
-	losing  []outcome           // that wait for the others
-	failed  []fleet.Deployment  // that could not be looked at, through no fault of their sources
-	scope   rollout.CommitScope // what is known of all of them
-	late    <-chan time.Time    // when what is gathered has waited long enough; nil when nothing is
+	losing  []outcome           // waiting for the others
+	failed  []fleet.Deployment  // not evaluated for a reason outside their sources
+	scope   rollout.CommitScope // knowledge about all of them
+	late    <-chan time.Time    // when the collected outcomes have waited long enough; nil if there are none
 }
 
 func (c *collector) add(ctx context.Context, o outcome) error {
@@ -207,7 +207,7 @@ func (c *collector) add(ctx context.Context, o outcome) error {
 	return c.goAhead(ctx)
 }
 
-// goAhead writes what is gathered, but for what takes objects away.
+// goAhead writes the collected outcomes, except those that remove objects.
 func (c *collector) goAhead(ctx context.Context) error {
 	var gaining []outcome
 	for _, o := range c.changed {
@@ -226,8 +226,8 @@ func (c *collector) goAhead(ctx context.Context) error {
 	return err
 }
 
-// flush writes everything that is left. What takes objects away is looked at again later when there is a deployment
-// that could not be looked at with it: the objects may have moved there.
+// flush writes the rest. If a deployment could not be evaluated, outcomes that remove objects are evaluated
+// again later: the objects may have moved there.
 func (c *collector) flush(ctx context.Context) error {
 	if c.pass.skipped {
 		return c.goAhead(ctx)
@@ -277,7 +277,8 @@ func (c *collector) write(ctx context.Context, chunk []outcome, whole bool) (ove
 	return overtaken, nil
 }
 
-// allEvaluated notes that every deployment of the repository was evaluated: what waited for that is decided now.
+// allEvaluated records that every deployment of the repository was evaluated: decisions that waited for that
+// are made now.
 func (w *worker) allEvaluated(ctx context.Context, scope rollout.CommitScope) error {
 	scope.Evaluated = w.id
 	waits := func(h fleet.HandOver) bool { return h.Repository == w.id || scope.IsEvaluated(h.To) }
@@ -295,7 +296,8 @@ func (w *worker) allEvaluated(ctx context.Context, scope rollout.CommitScope) er
 	})
 }
 
-// unevaluated reports whether the deployment could not be evaluated at this commit, which may have changed what it wants.
+// unevaluated reports whether the deployment could not be evaluated at this commit, which may have changed its
+// objects.
 func (o outcome) unevaluated() bool {
 	if o.pending != nil && !o.pending.promotable() && o.pending.needed() {
 		return true
@@ -306,9 +308,9 @@ func (o outcome) unevaluated() bool {
 	return slices.ContainsFunc(o.parts, func(p part) bool { return p.evaluation.problem != "" && (!p.reused || p.touched) })
 }
 
-// takesAway reports whether a deployment would no longer have objects that it had.
+// takesAway reports whether a deployment would lose objects.
 func (w *worker) takesAway(ctx context.Context, o outcome) (bool, error) {
-	if o.pending.promotable() { // perhaps to another namespace
+	if o.pending.promotable() { // perhaps in another namespace
 		return w.givenOut(ctx, o.deployment)
 	}
 	for _, p := range o.parts {
@@ -330,7 +332,7 @@ func (w *worker) takesAway(ctx context.Context, o outcome) (bool, error) {
 	return false, nil
 }
 
-// givenOut reports whether any agent was told to have anything of a deployment.
+// givenOut reports whether any agent has a desired state of a deployment.
 func (w *worker) givenOut(ctx context.Context, d fleet.Deployment) (given bool, err error) {
 	err = w.svc.store.View(ctx, func(tx store.Tx) error {
 		targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
@@ -340,7 +342,7 @@ func (w *worker) givenOut(ctx context.Context, d fleet.Deployment) (given bool, 
 	return given, err
 }
 
-// chunk is how many deployments one transaction may change.
+// chunk returns how many deployments one transaction may change.
 func (w *worker) chunk(ctx context.Context) (int, error) {
 	var targets, deployments int
 	err := w.svc.store.View(ctx, func(tx store.Tx) (err error) {

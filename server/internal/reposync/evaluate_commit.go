@@ -13,7 +13,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
-// summary is what is wrong with the source, for the deployment as a whole.
+// summary returns the problem of the source, for the deployment as a whole.
 func (o outcome) summary() string {
 	if o.problem != "" {
 		return o.problem
@@ -40,7 +40,7 @@ func (o outcome) needed() bool {
 	})
 }
 
-// usable reports whether there is anything that targets can be given.
+// usable reports whether targets can get anything.
 func (o outcome) usable() bool {
 	return o.problem == "" && (len(o.parts) == 0 || slices.ContainsFunc(o.parts, func(p part) bool { return p.evaluation.problem == "" }))
 }
@@ -58,18 +58,18 @@ func (o outcome) bytes() int {
 	return n
 }
 
-// errOvertaken takes back a transaction in which something was found to be overtaken.
-var errOvertaken = errors.New("a deployment was changed meanwhile")
+// errOvertaken rolls back a transaction in which an outcome was overtaken.
+var errOvertaken = errors.New("a deployment was changed concurrently")
 
-// commit writes what one commit means for several deployments in one transaction, so that their
-// targets change together. Those that were overtaken are left out, which the worker is woken for; with whole set
-// all are left out then. scope is what is known of the other deployments of the commit.
+// commit writes the results of one commit for several deployments in one transaction, so that their targets
+// change together. Overtaken ones are omitted, and the worker wakes for them; with whole set, all are omitted
+// then. scope has what is known of the other deployments of the commit.
 func (w *worker) commit(ctx context.Context, changed []outcome, scope *rollout.CommitScope, due wakeup, whole bool) (overtaken bool, err error) {
 	if len(changed) == 0 {
 		return false, nil
 	}
 	err = w.svc.store.Update(ctx, func(tx store.Tx) error {
-		overtaken = false // in an attempt before
+		overtaken = false // from a previous attempt
 		overtaken, err = w.commitAll(ctx, tx, changed, scope)
 		if err == nil && overtaken && whole {
 			return errOvertaken
@@ -96,8 +96,8 @@ func (w *worker) commit(ctx context.Context, changed []outcome, scope *rollout.C
 	return overtaken, nil
 }
 
-// commitAll records what was rendered for all deployments before any target is given something: which objects
-// one of them loses and another one wants is known only then.
+// commitAll records the renders of all deployments before any target is written: only then is it known which
+// objects one of them loses and another one wants.
 func (w *worker) commitAll(ctx context.Context, tx store.Tx, changed []outcome, scope *rollout.CommitScope) (overtaken bool, err error) {
 	if scope == nil {
 		scope = &rollout.CommitScope{}
@@ -129,8 +129,8 @@ func (w *worker) commitAll(ctx context.Context, tx store.Tx, changed []outcome, 
 	return overtaken, st.RefreshHandOvers(ctx, w.tenant, func(h fleet.HandOver) bool { return written[h.To] })
 }
 
-// recordOne records what was found out about a deployment, and reports whether that still applies. One that is gone
-// needs nothing. It returns the deployment if its targets can be given something.
+// recordOne records the result of a deployment, and reports whether it still applies. A deleted one needs
+// nothing. It returns the deployment if its targets can get anything.
 func (w *worker) recordOne(ctx context.Context, tx store.Tx, st *rollout.Reconciler, o outcome) (usable fleet.Deployment, applies bool, err error) {
 	promoted, applies, done, err := w.commitPending(ctx, tx, st, o)
 	if err != nil || done {
@@ -145,12 +145,12 @@ func (w *worker) recordOne(ctx context.Context, tx store.Tx, st *rollout.Reconci
 	}
 	whole, err := w.record(ctx, tx, st, &d, o)
 	if err != nil || !whole {
-		return fleet.Deployment{}, true, err // what runs is not touched; not even what is ahead of the server
+		return fleet.Deployment{}, true, err // the running state is not changed; not even targets ahead of the server
 	}
 	return d, true, nil
 }
 
-// record writes what was found out about a deployment, and reports whether its targets can be given something.
+// record writes the result of a deployment, and reports whether its targets can get anything.
 func (w *worker) record(ctx context.Context, tx store.Tx, st *rollout.Reconciler, d *fleet.Deployment, o outcome) (whole bool, err error) {
 	if whole, err = w.commitParts(ctx, tx, st, d, o); err != nil {
 		return false, err
@@ -164,8 +164,8 @@ func (w *worker) record(ctx context.Context, tx store.Tx, st *rollout.Reconciler
 	return whole, nil
 }
 
-// current reads a deployment anew, and reports whether what was found out still applies: it was
-// neither deleted nor edited meanwhile. An edit wakes the worker again.
+// current reads a deployment again, and reports whether the result still applies: it was neither deleted nor
+// edited concurrently. An edit wakes the worker again.
 func (w *worker) current(ctx context.Context, tx store.Tx, was fleet.Deployment) (fleet.Deployment, bool, error) {
 	d, err := tx.Deployments().Get(ctx, was.TenantID, was.ID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -176,13 +176,13 @@ func (w *worker) current(ctx context.Context, tx store.Tx, was fleet.Deployment)
 	return d, same, err
 }
 
-// overtaken reports whether another replica has recorded a revision since a deployment was read: it may
-// have read the repository further than this one, which then looks again.
+// overtaken reports whether another replica has recorded a revision since a deployment was read: it may have
+// read a newer commit than this one, which then evaluates again.
 func (w *worker) overtaken(ctx context.Context, tx store.Tx, d fleet.Deployment, o outcome) (bool, error) {
 	same := func(a, b fleet.Rendered) bool { return a.Commit == b.Commit && a.Key == b.Key && a.Digest == b.Digest }
 	overtaken := !same(d.Rendered, o.deployment.Rendered)
 	if !overtaken && d.Varies() {
-		// Of one commit, too, the variants may be rendered one after another, and a volatile one differently.
+		// Variants of one commit may be rendered one after another, and a volatile one differently.
 		variants, err := tx.Deployments().Variants(ctx, d.TenantID, d.ID)
 		if err != nil {
 			return false, err
@@ -196,8 +196,7 @@ func (w *worker) overtaken(ctx context.Context, tx store.Tx, d fleet.Deployment,
 	return overtaken, nil
 }
 
-// commitParts records what was rendered. It reports whether there is anything that targets can be
-// given.
+// commitParts records renders. It reports whether targets can get anything.
 func (w *worker) commitParts(ctx context.Context, tx store.Tx, st *rollout.Reconciler, d *fleet.Deployment, o outcome) (whole bool, err error) {
 	var rendered, objects int
 	bundles := map[string]string{}
@@ -241,7 +240,7 @@ func (w *worker) putBundle(ctx context.Context, tx store.Tx, tenant fleet.Tenant
 	})
 }
 
-// commitVariant records a variant when anything of it is new.
+// commitVariant records a variant if anything is new.
 func (w *worker) commitVariant(ctx context.Context, tx store.Tx, d fleet.Deployment, o outcome, p part) error {
 	if p.agent == "" || (p.packed == nil && p.evaluation.problem == p.Unit.problem) {
 		return nil
@@ -255,8 +254,8 @@ func (w *worker) commitVariant(ctx context.Context, tx store.Tx, d fleet.Deploym
 	return tx.Deployments().PutVariant(ctx, d.TenantID, d.ID, v)
 }
 
-// dropVariants forgets the variants that no agent has any more. A deployment that has a digest of
-// its own has none. A commit that cannot be used is no reason to forget any.
+// dropVariants deletes the variants that no agent has any more. A deployment with its own digest has none. An
+// unusable commit deletes none.
 func (w *worker) dropVariants(ctx context.Context, tx store.Tx, d fleet.Deployment, o outcome) error {
 	if !o.usable() || (!d.Varies() && d.Rendered.Digest != "") {
 		return nil
@@ -288,7 +287,7 @@ func (w *worker) commitRendered(ctx context.Context, tx store.Tx, d *fleet.Deplo
 	}
 	w.log.Info("a revision was rendered", obs.KeyDeployment, d.Name, obs.KeyCommit, o.commit, "objects", objects, "variants", len(o.parts))
 	err := w.svc.tell(ctx, tx, fleet.Event{
-		TenantID: d.TenantID, Type: fleet.EventNormal, Reason: "RevisionRendered", Deployment: d.Name,
+		TenantID: d.TenantID, Type: fleet.EventNormal, Reason: fleet.ReasonRevisionRendered, Deployment: d.Name,
 		Message: fmt.Sprintf("commit %.12s: %s", o.commit, wording.Count(objects, "object")),
 	})
 	if err != nil {
@@ -297,15 +296,15 @@ func (w *worker) commitRendered(ctx context.Context, tx store.Tx, d *fleet.Deplo
 	return w.tellNotes(ctx, tx, *d, o)
 }
 
-// volatile reports whether any part is, rendered now or before.
+// volatile reports whether any part is volatile.
 func (o outcome) volatile() bool {
 	return slices.ContainsFunc(o.parts, func(p part) bool { return p.packed != nil && p.packed.volatile || p.packed == nil && p.Was.Volatile })
 }
 
-// maxNotes bounds the events of one revision: a chart may have very many hooks.
+// maxNotes limits the events of one revision: a chart may have very many hooks.
 const maxNotes = 10
 
-// tellNotes says once for all variants what a user should know of a revision.
+// tellNotes writes the notes of a revision as events, once for all variants.
 func (w *worker) tellNotes(ctx context.Context, tx store.Tx, d fleet.Deployment, o outcome) error {
 	var notes []string
 	for _, p := range o.parts {
@@ -313,7 +312,7 @@ func (w *worker) tellNotes(ctx context.Context, tx store.Tx, d fleet.Deployment,
 			continue
 		}
 		if p.packed.volatile {
-			notes = append(notes, "the chart uses time or randomness: it is rendered again only when what it reads has changed")
+			notes = append(notes, "the chart uses time or randomness: it is rendered again only when its input changes")
 		}
 		notes = append(notes, p.packed.notes...)
 	}
@@ -324,7 +323,7 @@ func (w *worker) tellNotes(ctx context.Context, tx store.Tx, d fleet.Deployment,
 	}
 	for _, note := range notes {
 		err := w.svc.tell(ctx, tx, fleet.Event{
-			TenantID: d.TenantID, Type: fleet.EventNormal, Reason: "RenderNote", Deployment: d.Name, Message: fmt.Sprintf("commit %.12s: %s", o.commit, note),
+			TenantID: d.TenantID, Type: fleet.EventNormal, Reason: fleet.ReasonRenderNote, Deployment: d.Name, Message: fmt.Sprintf("commit %.12s: %s", o.commit, note),
 		})
 		if err != nil {
 			return err
@@ -333,7 +332,7 @@ func (w *worker) tellNotes(ctx context.Context, tx store.Tx, d fleet.Deployment,
 	return nil
 }
 
-// commitProblem records what is wrong with the source, or that nothing is any more.
+// commitProblem records the problem of the source, or its end.
 func (w *worker) commitProblem(ctx context.Context, tx store.Tx, d *fleet.Deployment, o outcome) error {
 	problem := o.summary()
 	if rollout.SourceError(*d) == problem {

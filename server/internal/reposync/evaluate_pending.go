@@ -12,22 +12,22 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// pendingOutcome is what a commit means for a spec that is not in force.
+// pendingOutcome is the result of a commit for a spec that is not in force.
 type pendingOutcome struct {
-	outcome // of the deployment as the spec would make it
+	outcome // for the deployment with the pending spec
 	spec    fleet.PendingSpec
-	failure error // why it could not be looked at, which is not its user's mistake
-	refused bool  // it could not come into force when it was looked at
+	failure error // why it could not be evaluated; not a user error
+	refused bool  // it was refused at the last evaluation
 	awaited bool  // a sync run waits for it
 }
 
-// promotable reports whether the spec can come into force: all of it is rendered.
+// promotable reports whether the spec can take effect: all of it is rendered.
 func (p *pendingOutcome) promotable() bool {
 	return p != nil && p.failure == nil && p.summary() == ""
 }
 
-// needed reports whether anything would be written. Whether a spec that was refused still is, is for a transaction
-// to say.
+// needed reports whether anything would be written. A transaction decides whether a refused spec is still
+// refused.
 func (p *pendingOutcome) needed() bool {
 	if p == nil {
 		return false
@@ -36,17 +36,17 @@ func (p *pendingOutcome) needed() bool {
 	return p.promotable() || p.awaited || reason != p.spec.Reason || problem != p.spec.Problem
 }
 
-// obstacle is what is wrong with the source of a spec that is not promotable.
-func (p *pendingOutcome) obstacle() (fleet.PendingReason, string) {
+// obstacle returns the problem of the source of a spec that is not promotable.
+func (p *pendingOutcome) obstacle() (fleet.Reason, string) {
 	if p.failure != nil {
-		return fleet.PendingUnreadable, p.failure.Error()
+		return fleet.ReasonSourceUnreadable, p.failure.Error()
 	}
-	return fleet.PendingUnrendered, p.summary()
+	return fleet.ReasonSourceNotRendered, p.summary()
 }
 
-// evaluateSpecs finds out what the newest commits mean for a deployment: for its pending spec, if that is of this
-// repository, and, unless that can replace it, for its spec in force, if that is. A pending spec that cannot be
-// read takes nothing from the spec in force; it is an outcome, and a failure beside it.
+// evaluateSpecs evaluates a deployment at the newest commits: its pending spec, if that uses this repository,
+// and, unless it replaces it, its spec in force, if that does. A pending spec that cannot be read does not
+// affect the spec in force; it is an outcome with a failure.
 func (w *worker) evaluateSpecs(ctx context.Context, d fleet.Deployment, refs map[string]gitsource.Ref, trees *treeCache) []evaluatedOutcome {
 	o := outcome{deployment: d, skipped: true}
 	pending, err := w.evaluatePending(ctx, d, refs, trees)
@@ -71,14 +71,14 @@ func (w *worker) evaluateSpecs(ctx context.Context, d fleet.Deployment, refs map
 		out = append(out, evaluatedOutcome{o, err})
 	}
 	if pending == nil && o.skipped {
-		return out[1:] // nothing was found out
+		return out[1:] // nothing was evaluated
 	}
 	return out
 }
 
-// evaluatePending is evaluate for the pending spec of d; nil when there is none to look at. An error is of the store.
+// evaluatePending evaluates the pending spec of d; nil if there is none. An error is one of the store.
 func (w *worker) evaluatePending(ctx context.Context, d fleet.Deployment, refs map[string]gitsource.Ref, trees *treeCache) (*pendingOutcome, error) {
-	if d.PendingSpec == 0 {
+	if d.PendingSpecRevision == 0 {
 		return nil, nil
 	}
 	out := &pendingOutcome{}
@@ -115,8 +115,7 @@ func (w *worker) evaluatePending(ctx context.Context, d fleet.Deployment, refs m
 	return out, err
 }
 
-// evaluateNext looks at what d shall become. Unlike evaluate it writes nothing: what it finds out of the shape of the
-// source is in the outcome.
+// evaluateNext evaluates the future d. Unlike evaluate it writes nothing: the detected kind is in the outcome.
 func (w *worker) evaluateNext(ctx context.Context, d, next fleet.Deployment, ref gitsource.Ref, trees *treeCache) (outcome, error) {
 	o, err := w.evaluateNextOnce(ctx, d, next, ref, trees)
 	if err != nil || !o.misshapen() {
@@ -138,8 +137,8 @@ func (w *worker) evaluateNextOnce(ctx context.Context, d, next fleet.Deployment,
 	return w.evaluateUnits(ctx, next, units, ref, trees, false)
 }
 
-// nextUnits are what has to be rendered for d when it becomes next: one for each variant of the agents that it goes to
-// then. What d has rendered is known for them, too: equal keys mean equal results.
+// nextUnits returns the units of next, the future d: one for each variant of its future agents. The renders of
+// d are known for them too: equal keys mean equal results.
 func (w *worker) nextUnits(ctx context.Context, tx store.Tx, d, next fleet.Deployment) ([]Unit, error) {
 	if !next.Varies() {
 		return []Unit{{Source: next.Source, Was: d.Rendered, pending: true}}, nil
@@ -161,7 +160,7 @@ func (w *worker) nextUnits(ctx context.Context, tx store.Tx, d, next fleet.Deplo
 	for _, agent := range agents {
 		source, name, err := next.For(agent)
 		if err != nil {
-			continue // its target keeps what it has, and says why
+			continue // its target keeps its state and shows why
 		}
 		if keeps := known[has[agent.ID]]; fleet.SameButCapabilities(keeps.Name, name) && keeps.Rendered.Volatile && keeps.Rendered.Digest != "" && d.Source.Equal(next.Source) {
 			name = keeps.Name // see keepsVariant
@@ -179,7 +178,7 @@ func (w *worker) nextUnits(ctx context.Context, tx store.Tx, d, next fleet.Deplo
 	return out, nil
 }
 
-// nextAgents are the agents that a deployment goes to, whatever targets it has now, and the variants that it has on them.
+// nextAgents returns the agents of a deployment, independent of its current targets, and their variants.
 func nextAgents(ctx context.Context, tx store.Tx, next fleet.Deployment) ([]fleet.Agent, map[fleet.AgentID]string, error) {
 	dest, err := placement.DestinationOf(ctx, tx, next)
 	if err != nil {

@@ -2,79 +2,66 @@ package reposync
 
 import (
 	"context"
-	"slices"
-	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/singleflight"
 
 	"github.com/kedge-dev/kedge/internal/filetree"
+	"github.com/kedge-dev/kedge/internal/lru"
 	"github.com/kedge-dev/kedge/internal/render"
 )
 
-// plainRenders has equal plain manifests of a repository parsed once, whichever deployments they are of: their key is known before. What is
-// built by a library is shared by [render.Cache].
+// plainRenders renders equal plain manifests of a repository once, for all its deployments. Their key is known before the
+// render, so that the packed result is shared; [render.Cache] shares builds of Kustomize and Helm, whose key is not.
 type plainRenders struct {
-	mu       sync.Mutex
-	flights  map[string]*plainRender
-	finished []string // keys of those that are done, the oldest first
-}
-
-type plainRender struct {
-	done chan struct{}
-	out  *packed // nil when it has failed: then each finds out by itself
+	flights singleflight.Group
+	kept    *lru.Cache[string, *packed]
 }
 
 const (
-	// plainsKept is how many results wait for others that are equal.
-	plainsKept = 4
-	// plainBytes is how large such a one may be.
+	// plainBytes is the maximum size of a kept result.
 	plainBytes = 1 << 20
+	// plainsKept is the number of results of that size that are kept.
+	plainsKept = 4
+	// plainCost is added to the size of a result.
+	plainCost = 4 << 10
 )
 
-func (p *plainRenders) join(key string) (f *plainRender, first bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if f, ok := p.flights[key]; ok {
-		return f, false
-	}
-	if p.flights == nil {
-		p.flights = map[string]*plainRender{}
-	}
-	f = &plainRender{done: make(chan struct{})}
-	p.flights[key] = f
-	return f, true
+func newPlainRenders() *plainRenders {
+	return &plainRenders{kept: lru.New[string](plainsKept*(plainBytes+plainCost), func(p *packed) int { return len(p.content) + plainCost })}
 }
 
-// finish ends a flight, and lets go of old ones.
-func (p *plainRenders) finish(key string, f *plainRender) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	close(f.done)
-	if f.out == nil || len(f.out.content) > plainBytes {
-		delete(p.flights, key)
-		return
+// get returns the kept result of a key, or that of render, which runs once for all callers that wait. first reports
+// whether this call ran it.
+func (p *plainRenders) get(ctx context.Context, key string, render func() (*packed, error)) (out *packed, first bool, err error) {
+	if out, ok := p.kept.Get(key); ok {
+		return out, false, nil
 	}
-	p.finished = append(p.finished, key)
-	if len(p.finished) > plainsKept {
-		delete(p.flights, p.finished[0])
-		p.finished = slices.Delete(p.finished, 0, 1)
-	}
-}
-
-// renderPlain is renderOne of plain manifests with that key.
-func (w *worker) renderPlain(ctx context.Context, key string, tree filetree.Tree, req render.Request) (*packed, string, error) {
-	f, first := w.plainRenders.join(key)
-	if first {
-		defer w.plainRenders.finish(key, f)
-		out, key, err := w.renderOne(ctx, tree, req)
-		f.out = out
-		return out, key, err
-	}
+	var ran atomic.Bool
+	done := p.flights.DoChan(key, func() (any, error) {
+		ran.Store(true)
+		out, err := render()
+		if err == nil && len(out.content) <= plainBytes {
+			p.kept.Put(key, out)
+		}
+		return out, err
+	})
 	select {
 	case <-ctx.Done():
-		return nil, "", ctx.Err()
-	case <-f.done:
+		return nil, true, ctx.Err()
+	case r := <-done:
+		return r.Val.(*packed), ran.Load(), r.Err
 	}
-	if f.out != nil {
-		return f.out, key, nil
+}
+
+// renderPlain renders plain manifests with that key.
+func (w *worker) renderPlain(ctx context.Context, key string, tree filetree.Tree, req render.Request) (*packed, string, error) {
+	out, first, err := w.plainRenders.get(ctx, key, func() (*packed, error) {
+		out, _, err := w.renderOne(ctx, tree, req)
+		return out, err
+	})
+	if err != nil && !first { // the error may be that of the other caller's context
+		return w.renderOne(ctx, tree, req)
 	}
-	return w.renderOne(ctx, tree, req)
+	return out, key, err
 }

@@ -2,16 +2,18 @@ package reposync
 
 import (
 	"context"
+	"errors"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/kedge-dev/kedge/internal/filetree"
-	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
 )
 
-// readTree counts the files that are read of it.
+// readTree counts the files that are read.
 type readTree struct {
 	filetree.Tree
 	reads *atomic.Int32
@@ -33,7 +35,7 @@ func (g *countedGit) Tree(ctx context.Context, access gitsource.Access, commit s
 	return readTree{tree, &g.reads}, err
 }
 
-// Equal plain manifests are parsed once, and what differs is not shared.
+// Equal plain manifests are parsed once, and different ones are not shared.
 func TestEqualPlainManifestsAreParsedOnce(t *testing.T) {
 	t.Parallel()
 	s, w, _ := passesOf(t, "a", "b", "c", "d")
@@ -58,45 +60,87 @@ func TestEqualPlainManifestsAreParsedOnce(t *testing.T) {
 	}
 }
 
-func TestWhatFailsOrIsLargeIsNotShared(t *testing.T) {
+func TestFailedAndLargeRendersAreNotKept(t *testing.T) {
 	t.Parallel()
-	var p plainRenders
-	for i, out := range []*packed{nil, {content: make([]byte, plainBytes+1)}} {
-		f, first := p.join("k")
-		if !first {
-			t.Fatalf("%d: somebody has it", i)
+	p := newPlainRenders()
+	render := func(key string, out *packed, fails error) bool {
+		_, first, err := p.get(t.Context(), key, func() (*packed, error) { return out, fails })
+		if first && !errors.Is(err, fails) {
+			t.Errorf("got error %v, want %v", err, fails)
 		}
-		f.out = out
-		p.finish("k", f)
+		return first
+	}
+	for range 2 {
+		if !render("failed", nil, errors.New("bad YAML")) || !render("large", &packed{content: make([]byte, plainBytes+1)}, nil) {
+			t.Error("the result is kept")
+		}
+	}
+	if !render("small", &packed{}, nil) || render("small", nil, nil) {
+		t.Error("a result is not kept")
 	}
 	for i := range plainsKept + 1 {
-		f, first := p.join(string(rune('a' + i)))
-		if !first {
-			t.Fatal("somebody has it")
-		}
-		f.out = &packed{}
-		p.finish(string(rune('a'+i)), f)
+		render(strconv.Itoa(i), &packed{content: make([]byte, plainBytes)}, nil)
 	}
-	if _, first := p.join("a"); !first || len(p.flights) != plainsKept+1 {
-		t.Errorf("%d are kept", len(p.flights))
+	if !render("small", &packed{}, nil) {
+		t.Error("the least recently used result is kept beyond the limit")
 	}
 }
 
-// Those who wait get what the first has found.
-func TestWhoWaitsForAnEqualRenderGetsIt(t *testing.T) {
+func TestEqualRendersAreShared(t *testing.T) {
 	t.Parallel()
-	_, w, _ := passesOf(t, "a")
-	f, _ := w.plainRenders.join("k")
-	f.out = &packed{digest: "sha256:x"}
-	var all sync.WaitGroup
-	for range 3 {
-		all.Go(func() {
-			out, key, err := w.renderPlain(t.Context(), "k", nil, w.request(fleet.Deployment{}, Unit{}))
-			if err != nil || out.digest != "sha256:x" || key != "k" {
-				t.Errorf("got %v, %q, %v", out, key, err)
-			}
-		})
-	}
-	w.plainRenders.finish("k", f)
-	all.Wait()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlainRenders()
+		release := make(chan struct{})
+		runs := 0
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				out, _, err := p.get(t.Context(), "k", func() (*packed, error) {
+					runs++
+					<-release
+					return &packed{digest: "sha256:x", content: make([]byte, plainBytes+1)}, nil
+				})
+				if err != nil || out.digest != "sha256:x" {
+					t.Errorf("got %v, %v", out, err)
+				}
+			})
+		}
+		synctest.Wait()
+		close(release)
+		all.Wait()
+		if runs != 1 {
+			t.Errorf("%d renders ran, want one", runs)
+		}
+	})
+}
+
+// The error of one caller, such as an ended context, is not the error of another.
+func TestAFailedRenderIsRepeatedByOtherCallers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPlainRenders()
+		release := make(chan struct{})
+		var firsts atomic.Int32
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				_, first, err := p.get(t.Context(), "k", func() (*packed, error) {
+					<-release
+					return nil, context.Canceled
+				})
+				if !errors.Is(err, context.Canceled) {
+					t.Errorf("got error %v", err)
+				}
+				if first {
+					firsts.Add(1)
+				}
+			})
+		}
+		synctest.Wait()
+		close(release)
+		all.Wait()
+		if firsts.Load() != 1 {
+			t.Errorf("%d callers count as the first, want one: the others render again", firsts.Load())
+		}
+	})
 }

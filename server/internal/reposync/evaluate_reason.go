@@ -10,7 +10,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
 )
 
-// reason identifies the problem that summary describes; "" when there is none.
+// reason identifies the problem of summary, or "".
 func (o outcome) reason() fleet.Reason {
 	if o.problem != "" {
 		return o.problemReason
@@ -32,7 +32,7 @@ func revisionReason(err error) fleet.Reason {
 	return fleet.ReasonRevisionNotFound
 }
 
-// renderReason identifies a user's mistake in a source.
+// renderReason identifies a user error in a source.
 func renderReason(err error) fleet.Reason {
 	var mistake *render.Error
 	switch {

@@ -14,7 +14,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/wire"
 )
 
-// request is what a unit of d is rendered from.
+// request returns the render request for a unit of d.
 func (w *worker) request(d fleet.Deployment, u Unit) render.Request {
 	return render.Request{
 		Kind: u.Source.Kind, Path: u.Source.Path, Globs: u.Source.Globs, Namespace: d.Namespace, AllowEmpty: d.Policy.AllowEmpty,
@@ -25,7 +25,7 @@ func (w *worker) request(d fleet.Deployment, u Unit) render.Request {
 
 func (w *worker) evaluateUnit(ctx context.Context, d fleet.Deployment, u Unit, tree filetree.Tree, fresh bool) (evaluation, error) {
 	req := w.request(d, u)
-	// A missing folder has no ID; render says so in the user's words.
+	// A missing folder has no ID; render returns the error for users.
 	folder, _ := tree.ID(ctx, u.Source.Path)
 	root, err := tree.ID(ctx, ".")
 	if err != nil {
@@ -48,7 +48,7 @@ func (w *worker) evaluateUnit(ctx context.Context, d fleet.Deployment, u Unit, t
 	return v, err
 }
 
-// covers reports whether a tree holds nothing else than the one that the evaluation is of, as far as it was looked at.
+// covers reports whether a tree has the same content as that of the evaluation, as far as it was read.
 func (v evaluation) covers(ctx context.Context, tree filetree.Tree, req render.Request, root, folder string) (bool, error) {
 	if v.root == root || v.kind == fleet.SourcePlain && folder != "" && v.folder == folder {
 		return true, nil
@@ -63,8 +63,8 @@ func (v evaluation) covers(ctx context.Context, tree filetree.Tree, req render.R
 	return key == v.key, err
 }
 
-// mayWantMore reports whether a tree holds something else than the one that a evaluation with a problem is of, where its source
-// was not read because of the problem. A kustomization may refer to any folder of the repository.
+// mayWantMore reports whether a tree may differ from that of an evaluation with a problem in a part that was
+// not read because of the problem. A kustomization may refer to any folder of the repository.
 func (v evaluation) mayWantMore(root, folder string) bool {
 	if v.problem == "" {
 		return false
@@ -75,7 +75,7 @@ func (v evaluation) mayWantMore(root, folder string) bool {
 	return v.folder != folder
 }
 
-// renderUnit renders what has to be rendered.
+// renderUnit renders a unit if necessary.
 func (w *worker) renderUnit(ctx context.Context, u Unit, tree filetree.Tree, req render.Request) (evaluation, error) {
 	v := evaluation{kind: req.Kind}
 	err := w.renderChanged(ctx, u, tree, req, &v)
@@ -93,8 +93,8 @@ func (w *worker) renderUnit(ctx context.Context, u Unit, tree filetree.Tree, req
 	return broken, nil
 }
 
-// maxFailedReads bounds what is remembered of a failed build, in bytes. One that has read more is built again for every
-// commit.
+// maxFailedReads limits the remembered read set of a failed build, in bytes. With a larger one, it is built
+// again for every commit.
 const maxFailedReads = 256 << 10
 
 func textBytes(texts []string) int {
@@ -113,7 +113,7 @@ func (w *worker) renderChanged(ctx context.Context, u Unit, tree filetree.Tree, 
 	}
 	known := req
 	if u.Was.Volatile {
-		known.Capabilities = fleet.Capabilities{} // which alone are no reason to render it again
+		known.Capabilities = fleet.Capabilities{} // capabilities alone are no reason to render it again
 	}
 	if v.key, err = render.Key(ctx, tree, known, u.Was.Reads); err != nil {
 		return err
@@ -143,11 +143,10 @@ func (w *worker) renderOne(ctx context.Context, tree filetree.Tree, req render.R
 	}
 	defer release()
 	defer func() {
-		// What a parser trips over is in Git and would be there again after a restart: the server must
-		// outlive it.
+		// A panic of a parser must not stop the server: the file would still be in Git after a restart.
 		if p := recover(); p != nil {
 			w.log.Error("rendering panicked", "path", req.Path, "panic", p)
-			out, err = nil, &render.Error{Path: req.Path, Problem: "a file cannot be read: the parser gave up on it"}
+			out, err = nil, &render.Error{Path: req.Path, Problem: "a file cannot be read: the parser failed"}
 		}
 	}()
 	result, err := render.Render(ctx, tree, req, w.svc.builder)
@@ -158,7 +157,7 @@ func (w *worker) renderOne(ctx context.Context, tree filetree.Tree, req render.R
 	out.digest, out.content, out.size = result.Set.Pack()
 	if out.size > wire.MaxBundleContent {
 		return nil, "", &render.Error{Path: req.Path, Problem: fmt.Sprintf(
-			"its objects have %d bytes in all, and agents take %d: split the deployment", out.size, wire.MaxBundleContent)}
+			"its objects have %d bytes in total, but agents accept %d: split the deployment", out.size, wire.MaxBundleContent)}
 	}
 	return out, result.Key, nil
 }
@@ -170,11 +169,11 @@ func (w *worker) lastEvaluation(key unitKey) (evaluation, bool) {
 	return v, ok
 }
 
-// transientFor is for how long a problem is believed that may be gone another time: a render that never
-// ends must not be all that a server does.
+// transientFor is how long a possibly transient problem counts: a server must not spend all its time on an
+// endless render.
 const transientFor = 5 * time.Minute
 
-// rememberEvaluations remembers what was found out, without the bundles: those are in the store.
+// rememberEvaluations remembers evaluations without their bundles, which are in the store.
 func (w *worker) rememberEvaluations(o outcome) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -189,8 +188,8 @@ func (w *worker) rememberEvaluations(o outcome) {
 	}
 }
 
-// releaseOf is how Helm calls a deployment that gives no name of its own: without the agent, since names of
-// objects begin with it and many have no dots.
+// releaseOf returns the default Helm release name of a deployment: without the agent, because names of objects
+// start with it and many must not contain dots.
 func releaseOf(deployment string) string {
 	return deployment[strings.LastIndexByte(deployment, '.')+1:]
 }

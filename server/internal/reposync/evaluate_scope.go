@@ -6,7 +6,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/rollout"
 )
 
-// addWanted notes what a deployment wants from the commit on.
+// addWanted records what a deployment wants from the commit on.
 func addWanted(c *rollout.CommitScope, o outcome) error {
 	if o.pending.promotable() && !o.pending.refused {
 		o = o.pending.outcome
@@ -22,7 +22,7 @@ func addWanted(c *rollout.CommitScope, o outcome) error {
 	return nil
 }
 
-// noteEvaluated notes a deployment that was evaluated whole.
+// noteEvaluated records a completely evaluated deployment.
 func noteEvaluated(c *rollout.CommitScope, o outcome) {
 	broken := slices.ContainsFunc(o.parts, func(p part) bool { return p.evaluation.problem != "" })
 	if o.skipped || o.problem != "" || broken || o.pending != nil {
@@ -31,10 +31,10 @@ func noteEvaluated(c *rollout.CommitScope, o outcome) {
 	c.MarkEvaluated(o.deployment.ID)
 }
 
-// noteNewest notes which bundles were newest before outcomes are written.
+// noteNewest records the newest bundles before outcomes are written.
 func noteNewest(c *rollout.CommitScope, outcomes []outcome) {
 	for _, o := range outcomes {
-		if rollout.SourceError(o.deployment) != "" || o.deployment.PendingSpec != 0 {
+		if rollout.SourceError(o.deployment) != "" || o.deployment.PendingSpecRevision != 0 {
 			continue
 		}
 		digests := map[string]string{}

@@ -11,8 +11,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// units reads what has to be rendered for d, and which of its variants are kept by agents whose clusters
-// are capable of something else now, see keepsVariant.
+// units reads the units of d, and which of its variants are kept by agents with changed capabilities, see
+// keepsVariant.
 func (w *worker) units(ctx context.Context, tx store.Tx, d fleet.Deployment) (out []Unit, held map[string]bool, err error) {
 	read, err := w.unitsIn(ctx, tx, []fleet.Deployment{d})
 	if err != nil {
@@ -22,15 +22,15 @@ func (w *worker) units(ctx context.Context, tx store.Tx, d fleet.Deployment) (ou
 	return u.units, u.held, u.err
 }
 
-// unitRead is what units reads of one deployment. An error is of that deployment alone.
+// unitRead is the result of units for one deployment. Its error affects only that deployment.
 type unitRead struct {
 	units []Unit
 	held  map[string]bool
 	err   error
 }
 
-// readUnits is units of many deployments, in one transaction and with as many queries as for one. Deployments that do not
-// vary are absent: what is rendered for them follows from themselves.
+// readUnits is units for many deployments, in one transaction and with as many queries as for one. Deployments
+// without variants are absent: their unit needs no query.
 func (w *worker) readUnits(ctx context.Context, deployments []fleet.Deployment) (out map[fleet.DeploymentID]unitRead, err error) {
 	varying := slices.DeleteFunc(slices.Clone(deployments), func(d fleet.Deployment) bool { return !d.Varies() })
 	if len(varying) == 0 {
@@ -83,7 +83,7 @@ func (w *worker) unitsIn(ctx context.Context, tx store.Tx, deployments []fleet.D
 	return out, nil
 }
 
-// soleUnit is that of a deployment that is the same for all of its agents.
+// soleUnit returns the unit of a deployment without variants.
 func soleUnit(d fleet.Deployment) Unit {
 	return Unit{Source: d.Source, Was: d.Rendered, problem: rollout.SourceError(d)}
 }
@@ -95,7 +95,7 @@ type unitFinder struct {
 	d           fleet.Deployment
 	known       map[string]fleet.Variant
 	held, taken map[string]bool // by variant
-	first, rest []fleet.Target  // see spokesmen
+	first, rest []fleet.Target  // see representatives
 	agents      map[fleet.AgentID]fleet.Agent
 	out         []Unit
 }
@@ -120,9 +120,8 @@ func (f *unitFinder) read(ctx context.Context) unitRead {
 	return unitRead{units: f.out, held: f.held}
 }
 
-// representatives are those of the targets that get anything whose agents say what their variants are: one of each, and
-// of a volatile chart all, since each may be one that keeps its variant. The rest is asked where that one
-// was relabelled meanwhile.
+// representatives returns targets whose agents determine the variants: one of each variant, and of a volatile
+// chart all, because each may keep its variant. The rest is needed if that one was relabeled concurrently.
 func (f *unitFinder) representatives(targets []fleet.Target) (first, rest []fleet.Target) {
 	found := map[string]bool{}
 	for _, t := range targets {
@@ -148,7 +147,7 @@ func (f *unitFinder) add(ctx context.Context, targets []fleet.Target) error {
 		agent := agents[t.AgentID]
 		source, name, err := f.d.For(agent)
 		if err != nil || name != t.Variant && !fleet.SameButCapabilities(name, t.Variant) {
-			continue // relabelled a moment ago: whoever did that sees to it
+			continue // relabeled just now: that change handles it
 		}
 		f.held[t.Variant] = f.held[t.Variant] || name != t.Variant
 		if f.taken[t.Variant] {
@@ -165,7 +164,7 @@ func (f *unitFinder) add(ctx context.Context, targets []fleet.Target) error {
 	return nil
 }
 
-// capabilities are those of an agent's cluster, as far as d may ask for them.
+// capabilities returns those of the cluster of an agent, as far as d uses them.
 func (w *worker) capabilities(ctx context.Context, tx store.Tx, d fleet.Deployment, agent fleet.Agent) (fleet.Capabilities, error) {
 	if !d.Chart() || agent.Capabilities == "" {
 		return fleet.Capabilities{}, nil
@@ -180,8 +179,8 @@ func (w *worker) capabilities(ctx context.Context, tx store.Tx, d fleet.Deployme
 	return c, err
 }
 
-// reshape gives the deployment of an outcome the variants that it needs. Its targets keep what they have until
-// those are rendered. same is false when it was edited or deleted meanwhile.
+// reshape gives the deployment of an outcome its required variants. Its targets keep their state until those
+// are rendered. same is false if it was edited or deleted concurrently.
 func (w *worker) reshape(ctx context.Context, o outcome) (d fleet.Deployment, same bool, err error) {
 	err = w.svc.store.Update(ctx, func(tx store.Tx) error {
 		if d, same, err = w.current(ctx, tx, o.deployment); err != nil || !same {
@@ -202,8 +201,8 @@ func (w *worker) reshape(ctx context.Context, o outcome) (d fleet.Deployment, sa
 	return d, same, nil
 }
 
-// release moves the targets that keep a variant to that of what their clusters are capable of now: what they
-// would keep is no longer what is newest.
+// release moves targets that keep a variant to the variant for their current capabilities, because the kept one
+// is no longer the newest.
 func (w *worker) release(ctx context.Context, tx store.Tx, d fleet.Deployment) error {
 	targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
 	if err != nil || !d.Chart() {

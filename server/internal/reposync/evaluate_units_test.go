@@ -24,7 +24,7 @@ func (t countingTx) Agents() store.Agents {
 	return t.Tx.Agents()
 }
 
-// fleetOf is a deployment on many agents, each of which gets what its label says.
+// fleetOf is a deployment on many agents, with a variant per label.
 func fleetOf(t *testing.T, agents int, label func(i int) string) (*service, fleet.Deployment) {
 	t.Helper()
 	s := openService(t, sqlitetest.Path(t), Config{}, &dated{})
@@ -71,7 +71,7 @@ func TestAgentsOfAllVariantsAreReadAtOnce(t *testing.T) {
 	}
 }
 
-// An agent was relabelled, and its target is not moved yet: another one that has the variant says what it is.
+// An agent was relabeled, and its target is not moved yet: another one with the variant determines it.
 func TestAVariantIsFoundThoughItsFirstAgentWasRelabelled(t *testing.T) {
 	t.Parallel()
 	s, d := fleetOf(t, 4, func(i int) string { return fmt.Sprint("r", i/2) })
@@ -108,7 +108,7 @@ func (s countingStore) View(ctx context.Context, f func(store.Tx) error) error {
 	return s.Store.View(ctx, f)
 }
 
-// A push looks at every deployment of a repository, and what it reads of them is one transaction for many.
+// A push evaluates every deployment of a repository, and reads them in one transaction for many.
 func TestVariantsOfManyDeploymentsAreReadAtOnce(t *testing.T) {
 	t.Parallel()
 	s, first := fleetOf(t, 3, func(i int) string { return fmt.Sprint("r", i) })

@@ -21,7 +21,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store/sqlite"
 )
 
-// scripted is a Git that has one commit, whichever revision is asked for.
+// scripted is a Git with one commit for every revision.
 type scripted struct{}
 
 func (scripted) Fetch(_ context.Context, _ gitsource.Access, revisions []string) (map[string]gitsource.Ref, error) {
@@ -51,7 +51,7 @@ func (permissive) CheckSpec(context.Context, store.Tx, fleet.Deployment, *fleet.
 	return nil
 }
 
-// service is a Manager over a real database, with one tenant and one environment. It is not running.
+// service is a Manager on a real database, with one tenant and one environment. It is not running.
 type service struct {
 	store   store.Store
 	sources *Manager
@@ -95,7 +95,7 @@ type newAgent struct {
 }
 
 func (s *service) enroll(ctx context.Context, req newAgent) (fleet.Agent, error) {
-	a := fleet.Agent{ID: fleet.NewAgentID(), TenantID: s.tenant.ID, Name: req.Name, Labels: req.Labels, Scope: fleet.ScopeCluster, Spec: 1, CreatedAt: s.now()}
+	a := fleet.Agent{ID: fleet.NewAgentID(), TenantID: s.tenant.ID, Name: req.Name, Labels: req.Labels, Scope: fleet.ScopeCluster, SpecRevision: 1, CreatedAt: s.now()}
 	return a, s.store.Update(ctx, func(tx store.Tx) error {
 		if err := tx.Agents().Create(ctx, a); err != nil {
 			return err
@@ -109,7 +109,7 @@ type newDeployment struct {
 	Source fleet.Source
 }
 
-// view is a deployment with all that tests look at.
+// view returns a deployment with everything that tests check.
 type view struct {
 	fleet.Deployment
 	Targets []fleet.Target
@@ -119,13 +119,13 @@ type view struct {
 func (s *service) deploy(ctx context.Context, req newDeployment) (view, error) {
 	d := fleet.Deployment{
 		ID: fleet.NewDeploymentID(), TenantID: s.tenant.ID, Name: req.Name, Source: req.Source, Environment: s.env.Name, EnvironmentTenant: s.tenant.ID,
-		EnvironmentID: s.env.ID, Namespace: "default", Policy: fleet.Policy{Prune: true}, Spec: 1, CreatedAt: s.now(),
+		EnvironmentID: s.env.ID, Namespace: "default", Policy: fleet.Policy{Prune: true}, SpecRevision: 1, CreatedAt: s.now(),
 	}
 	d.Source.Path = cmp.Or(d.Source.Path, ".")
 	err := s.store.Update(ctx, func(tx store.Tx) error {
 		repo, err := tx.Repositories().ByURL(ctx, s.tenant.ID, d.Source.RepoURL)
 		if errors.Is(err, store.ErrNotFound) {
-			repo = fleet.Repository{ID: fleet.NewRepositoryID(), TenantID: s.tenant.ID, URL: d.Source.RepoURL, Spec: 1, CreatedAt: s.now()}
+			repo = fleet.Repository{ID: fleet.NewRepositoryID(), TenantID: s.tenant.ID, URL: d.Source.RepoURL, SpecRevision: 1, CreatedAt: s.now()}
 			err = tx.Repositories().Create(ctx, repo)
 		}
 		if err != nil {
@@ -164,7 +164,7 @@ func (s *service) deployment(ctx context.Context, name string) (view, error) {
 		if out.Deployment, err = tx.Deployments().ByName(ctx, s.tenant.ID, name); err != nil {
 			return err
 		}
-		if out.PendingSpec != 0 {
+		if out.PendingSpecRevision != 0 {
 			p, err := tx.PendingSpecs().Get(ctx, s.tenant.ID, out.ID)
 			if err != nil {
 				return err

@@ -15,23 +15,23 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/internal/render"
+	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/server/internal/changefeed"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
-	"github.com/kedge-dev/kedge/server/internal/pause"
 	"github.com/kedge-dev/kedge/server/internal/placement"
 	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// forgetter is a Git that can let go of what it holds of repositories that nobody uses any more.
+// forgetter is a Git that can delete the mirrors of unused repositories.
 type forgetter interface {
 	Forget(ctx context.Context, age time.Duration, keep func(owner, url string) bool) (int, error)
 }
 
-// tenantAware is a Git that is stricter when tenants share the server.
+// tenantAware is a Git that is stricter with several tenants.
 type tenantAware interface{ SetShared(shared bool) }
 
-// countTenants tells Git whether tenants share the server.
+// countTenants informs Git whether there are several tenants.
 func (s *Manager) countTenants(ctx context.Context) error {
 	git, ok := s.git.(tenantAware)
 	if !ok {
@@ -49,9 +49,8 @@ func (s *Manager) countTenants(ctx context.Context) error {
 	return nil
 }
 
-// Manager keeps one worker per repository that is in use, on the replica that leads it, and wakes it
-// when there is something to look at. A repository that hangs or fails holds up no other, and a
-// tenant no other tenant (invariant 12).
+// Manager runs one worker per repository in use, on the replica that leads it, and wakes it. A repository that
+// hangs or fails delays no other, and a tenant no other tenant (invariant 12).
 type Manager struct {
 	cfg          Config
 	store        store.Store
@@ -71,21 +70,21 @@ type Manager struct {
 }
 
 const (
-	// tendEvery is how often it is looked whether repositories are still in use and runs have timed
-	// out: neither has an event of its own.
+	// tendEvery is how often the manager checks for unused repositories and for expired runs: neither has an
+	// event.
 	tendEvery = time.Minute
-	// forgetAfter is how long a mirror is kept that nobody uses: who deletes and creates anew should not
-	// have to fetch anew.
+	// forgetAfter is how long an unused mirror is kept: deleting and creating a deployment should not need
+	// another fetch.
 	forgetAfter = 10 * time.Minute
-	// followRetry keeps a store that fails from being asked without pause.
+	// followRetry is the pause after a failure of the store.
 	followRetry = time.Second
 )
 
-// Config configures the sources. Zero fields take their defaults.
+// Config configures the manager. Zero fields have defaults.
 type Config struct {
-	// PollInterval is the backstop for lost webhooks; default 30 s.
+	// PollInterval is the fallback for lost webhooks; default 30 s.
 	PollInterval time.Duration
-	// RendersAtOnce bounds how many deployments of a repository are evaluated at once; default 4.
+	// RendersAtOnce limits how many deployments of a repository are evaluated concurrently; default 4.
 	RendersAtOnce int
 	// RenderLimits default to render.DefaultLimits().
 	RenderLimits render.Limits
@@ -94,11 +93,11 @@ type Config struct {
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 	Log *slog.Logger
-	// Observe is called with how long a push took until its targets were committed; may be nil.
+	// Observe is called with the time from a push until its targets are committed; may be nil.
 	Observe func(pushToCommitted time.Duration)
 }
 
-// Deps are what the sources work with. All are needed.
+// Deps are the dependencies. All are required.
 type Deps struct {
 	Store   store.Store
 	Git     Git
@@ -126,23 +125,23 @@ type Leader interface {
 	Lead(ctx context.Context, name string, run func(ctx context.Context))
 }
 
-// Limiter shares the renders that run at once, over all repositories, between tenants: they cost CPU, not waiting.
+// Limiter shares the concurrent renders of all repositories between tenants: they cost CPU, not waiting.
 type Limiter interface {
 	Acquire(ctx context.Context, tenant string) (release func(), err error)
 }
 
-// Control are the decisions of control that a worker needs.
+// Control has the decisions of control that a worker needs.
 type Control interface {
-	// Access returns how a repository is read now, with its credential as it is now.
+	// Access returns how a repository is read, with its current credential.
 	Access(ctx context.Context, repo fleet.Repository) (gitsource.Access, error)
-	// ApplyConfig makes what the file of an agent declares true, or records why not.
+	// ApplyConfig applies the declarations of the file of an agent, or records why not.
 	ApplyConfig(ctx context.Context, read ConfigFile) (ConfigResult, error)
-	// CheckSpec fails with a ConflictError, a QuotaError or an InvalidError when a pending spec must not come into
-	// force now. next is what d becomes with it.
+	// CheckSpec fails with a ConflictError, a QuotaError, or an InvalidError if a pending spec must not take
+	// effect now. next is d with that spec.
 	CheckSpec(ctx context.Context, tx store.Tx, d fleet.Deployment, next *fleet.Deployment) error
 }
 
-// New makes a manager; it does no I/O.
+// New returns a manager; it does no I/O.
 func New(cfg Config, deps Deps) *Manager {
 	cfg.PollInterval = cmp.Or(cfg.PollInterval, 30*time.Second)
 	cfg.RendersAtOnce = cmp.Or(cfg.RendersAtOnce, 4)
@@ -163,13 +162,13 @@ func New(cfg Config, deps Deps) *Manager {
 	return s
 }
 
-// tell appends an event, now.
+// tell appends an event with the current time.
 func (s *Manager) tell(ctx context.Context, tx store.Tx, e fleet.Event) error {
 	e.At = s.cfg.Now()
 	return tx.Events().Append(ctx, e)
 }
 
-// Run keeps the workers of all repositories in use going until ctx ends.
+// Run runs the workers of all repositories in use until ctx ends.
 func (s *Manager) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	s.mu.Lock()
@@ -193,28 +192,28 @@ func (s *Manager) Run(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return nil
 			}
-			s.cfg.Log.Error("following changes broke off, looking at everything anew", obs.KeyError, err)
+			s.cfg.Log.Error("following changes failed: evaluating everything again", obs.KeyError, err)
 			if errors.Is(err, changefeed.ErrRewound) {
 				s.dropAll()
 			}
-			pause.For(ctx, followRetry)
+			wait.For(ctx, followRetry)
 		}
 	})
 	return g.Wait()
 }
 
 func (s *Manager) tend(ctx context.Context) {
-	for pause.For(ctx, tendEvery) {
+	for wait.For(ctx, tendEvery) {
 		if err := s.planner.ExpireRuns(ctx); err != nil && ctx.Err() == nil {
 			s.cfg.Log.Error("ending sync runs", obs.KeyError, err)
 		}
 		if err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
-			s.cfg.Log.Error("looking for repositories that are no longer used", obs.KeyError, err)
+			s.cfg.Log.Error("searching for unused repositories", obs.KeyError, err)
 		}
 	}
 }
 
-// follow wakes every worker, then follows the feed for what concerns them.
+// follow wakes every worker, then follows the feed for relevant changes.
 func (s *Manager) follow(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -230,7 +229,7 @@ func (s *Manager) follow(ctx context.Context) error {
 	}
 	err = s.feed.FollowAll(ctx, func(batch []store.Change) {
 		if err := s.wakeConcerned(ctx, batch); err != nil {
-			cancel(fmt.Errorf("reading what changed: %w", err))
+			cancel(fmt.Errorf("reading changes: %w", err))
 		}
 	})
 	return cmp.Or(err, context.Cause(ctx))
@@ -248,7 +247,7 @@ func (s *Manager) inUse(ctx context.Context) ([]fleet.Repository, error) {
 	return repos, nil
 }
 
-// wake wakes the worker of repo, and starts it when it is new.
+// wake wakes the worker of repo, and starts it if it is new.
 func (s *Manager) wake(repo fleet.Repository, why wakeup) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -261,17 +260,16 @@ func (s *Manager) wake(repo fleet.Repository, why wakeup) {
 	w.wake(why)
 }
 
-// WorkerCount is how many repositories have a worker.
+// WorkerCount returns the number of workers.
 func (s *Manager) WorkerCount() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.workers)
 }
 
-// Sweep stops the workers of repositories that no deployment uses any more, and lets go of what was
-// fetched for them.
+// Sweep stops the workers of repositories that no deployment uses any more, and deletes their mirrors.
 func (s *Manager) Sweep(ctx context.Context) error {
-	// A worker that is woken after this may be needed again: its wakeups are counted.
+	// A worker that wakes after this may be needed again: its wakeups are counted.
 	before := map[fleet.RepositoryID]int{}
 	s.mu.Lock()
 	for id, w := range s.workers {
@@ -291,8 +289,7 @@ func (s *Manager) Sweep(ctx context.Context) error {
 	return s.forget(ctx, repos)
 }
 
-// dropAll stops every worker: what they remember is of a database that went back. Those that are needed are
-// started anew.
+// dropAll stops every worker: they remember a database that was restored. Needed ones are started again.
 func (s *Manager) dropAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -311,7 +308,7 @@ func (s *Manager) drop(id fleet.RepositoryID, wakeups int) {
 	}
 }
 
-// forget lets go of the mirrors of all but these repositories.
+// forget deletes the mirrors of all other repositories.
 func (s *Manager) forget(ctx context.Context, repos []fleet.Repository) error {
 	git, ok := s.git.(forgetter)
 	if !ok {
@@ -324,7 +321,7 @@ func (s *Manager) forget(ctx context.Context, repos []fleet.Repository) error {
 	}
 	n, err := git.Forget(ctx, forgetAfter, func(owner, url string) bool { return used[mirror{owner, url}] })
 	if n > 0 {
-		s.cfg.Log.Info("deleted the mirrors of repositories that are no longer used", "mirrors", n)
+		s.cfg.Log.Info("deleted the mirrors of unused repositories", "mirrors", n)
 	}
 	return err
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store/sqlite/sqlitetest"
 )
 
-// dated is a Git in which each commit says something else.
+// dated is a Git in which each commit has other content.
 type dated struct{ scripted }
 
 func (*dated) Tree(_ context.Context, _ gitsource.Access, commit string) (filetree.Tree, error) {
@@ -21,7 +21,7 @@ func (*dated) Tree(_ context.Context, _ gitsource.Access, commit string) (filetr
 	return memtree.New(map[string]string{"cm.yaml": text}), nil
 }
 
-// look evaluates a commit as the leader of a repository does, without writing anything yet.
+// look evaluates a commit like the leader of a repository, without writing anything yet.
 func look(t *testing.T, w *worker, commit string) []outcome {
 	t.Helper()
 	w.seen = map[unitKey]evaluation{}
@@ -53,8 +53,8 @@ func look(t *testing.T, w *worker, commit string) []outcome {
 	return out
 }
 
-// A leader that was slow has lost its lock while it rendered. Its successor has read the repository
-// further: what the old one still writes must not bring the older commit back.
+// A slow leader lost its lock during a render. Its successor has read a newer commit: a late write of the old
+// one must not bring the older commit back.
 func TestALeaderThatWasOvertakenWritesNothing(t *testing.T) {
 	t.Parallel()
 	for name, where := range map[string]string{"one for all": "here", "a variant per agent": "in {agent.labels.region}"} {
@@ -111,14 +111,14 @@ func TestALeaderThatWasOvertakenWritesNothing(t *testing.T) {
 				t.Errorf("kept are %+v, %v: want those of the first and of the last commit", kept, err)
 			}
 			if !slow.takePending().check {
-				t.Error("who was overtaken does not look again: if it still leads, nobody will")
+				t.Error("the overtaken worker does not evaluate again: if it still leads, no other does")
 			}
 		})
 	}
 }
 
-// Of one commit the variants are rendered as agents come: that another replica has rendered a new one is to be overtaken
-// too, though the deployment as a whole is at the same commit.
+// Variants of one commit are rendered as agents join: a new one rendered by another replica also overtakes,
+// even though the deployment is at the same commit.
 func TestALeaderWhoseVariantAnotherHasRenderedWritesNothing(t *testing.T) {
 	t.Parallel()
 	s, d := fleetOf(t, 1, func(int) string { return "eu" })
@@ -151,6 +151,6 @@ func TestALeaderWhoseVariantAnotherHasRenderedWritesNothing(t *testing.T) {
 		t.Errorf("kept are %+v, %v: want one before boston came and one after", kept, err)
 	}
 	if !slow.takePending().check {
-		t.Error("who was overtaken does not look again")
+		t.Error("the overtaken worker does not evaluate again")
 	}
 }

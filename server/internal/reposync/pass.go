@@ -12,18 +12,17 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// pass is what is done about some deployments of a repository. One that takes long is left behind when the worker
-// is needed elsewhere, and goes on beside it: a render without end holds up its own deployment only. A
-// deployment is with one pass at a time; a later one passes it over, and the worker is woken for it again when it
-// is free.
+// pass evaluates some deployments of a repository. A slow one is left running when the worker is needed
+// elsewhere: an endless render delays only its own deployment. A deployment belongs to one pass at a time; a
+// later pass skips it, and the worker wakes for it again when it is free.
 type pass struct {
 	due wakeup
-	// passed says that some deployment could not be looked at together with the others: what others no longer
-	// have may have moved there.
+	// passed means that some deployment could not be evaluated together with the others: objects that others
+	// lose may have moved there.
 	skipped         bool
-	afterUnfinished bool // the pass before it goes on
-	// configs is how often files of agents had been looked at when it began, if it looks at everything that a commit on
-	// the default branch touches; else -1.
+	afterUnfinished bool // the previous pass is still running
+	// configs is how often files of agents had been read at the start, if the pass evaluates everything that a
+	// commit on the default branch affects; otherwise -1.
 	configs int
 	done    chan struct{}
 	failure error // once done
@@ -31,8 +30,8 @@ type pass struct {
 
 func newPass(due wakeup) *pass { return &pass{due: due, done: make(chan struct{}), configs: -1} }
 
-// startPass makes a pass, and waits for it until the worker is needed elsewhere: it is woken, a poll is due, or it has
-// more to do itself, which hurry says. left says that the pass goes on.
+// startPass starts a pass, and waits for it until the worker is needed elsewhere: it is woken, a poll is due,
+// or it has more work, see hurry. left means that the pass continues.
 func (w *worker) startPass(ctx context.Context, r *pass, hurry bool, work func() error) (left bool) {
 	w.passes.Go(func() {
 		defer close(r.done)
@@ -70,15 +69,15 @@ func (w *worker) lasts(r *pass, hurry bool) bool {
 	case <-r.done:
 		return false
 	case <-w.signal:
-		w.poke() // the reason is still to be taken
+		w.poke() // the reason is still pending
 	case <-poll.C:
 		w.wake(wakeup{check: true})
 	}
 	return true
 }
 
-// passFailure returns why a pass has failed, and records on the repository if that cannot be read: what is read on the way,
-// such as submodules, is part of it.
+// passFailure returns why a pass has failed, and records it for the repository if that cannot be read,
+// including its submodules.
 func (w *worker) passFailure(ctx context.Context, r *pass) error {
 	var remote *gitsource.RemoteError
 	if errors.As(r.failure, &remote) {
@@ -87,8 +86,8 @@ func (w *worker) passFailure(ctx context.Context, r *pass) error {
 	return r.failure
 }
 
-// claimAll takes the deployments that are asked for and that no other pass has, and reads them: another pass may
-// have changed them until now.
+// claimAll claims the requested deployments that no other pass has, and reads them: another pass may have
+// changed them until now.
 func (w *worker) claimAll(ctx context.Context, r *pass, todo work, refs map[string]gitsource.Ref) ([]fleet.Deployment, error) {
 	why := todo.due
 	why.check = true
@@ -124,11 +123,11 @@ func (w *worker) claimAll(ctx context.Context, r *pass, todo work, refs map[stri
 	})
 	return slices.DeleteFunc(all, func(d fleet.Deployment) bool {
 		_, resolved := refs[d.Source.Revision]
-		return !asked[d.ID] || !resolved && !pending[d.ID] // edited meanwhile, which wakes the worker
+		return !asked[d.ID] || !resolved && !pending[d.ID] // edited concurrently, which wakes the worker
 	}), err
 }
 
-// claim takes a deployment for a pass, unless another has it: then the worker is woken when it is free.
+// claim claims a deployment for a pass, unless another has it: then the worker wakes when it is free.
 func (w *worker) claim(r *pass, id fleet.DeploymentID, why wakeup) bool {
 	if w.elsewhere(r, id, why) {
 		return false
@@ -139,7 +138,8 @@ func (w *worker) claim(r *pass, id fleet.DeploymentID, why wakeup) bool {
 	return true
 }
 
-// elsewhere reports whether another pass has a deployment. Then the worker is woken for that reason when it is free.
+// elsewhere reports whether another pass has a deployment. Then the worker wakes for that reason when it is
+// free.
 func (w *worker) elsewhere(r *pass, id fleet.DeploymentID, why wakeup) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -151,7 +151,7 @@ func (w *worker) elsewhere(r *pass, id fleet.DeploymentID, why wakeup) bool {
 	return true
 }
 
-// postpone has something done when everything that is with other passes is free.
+// postpone calls f when all deployments of other passes are free.
 func (w *worker) postpone(r *pass, why wakeup) {
 	w.mu.Lock()
 	waits := false
@@ -166,7 +166,7 @@ func (w *worker) postpone(r *pass, why wakeup) {
 	}
 }
 
-// free gives back deployments that a pass is done with.
+// free releases deployments of a pass.
 func (w *worker) free(r *pass, ids ...fleet.DeploymentID) {
 	w.mu.Lock()
 	var due wakeup
@@ -187,7 +187,7 @@ func (w *worker) free(r *pass, ids ...fleet.DeploymentID) {
 	}
 }
 
-// freeAll gives back whatever a pass still has.
+// freeAll releases all remaining deployments of a pass.
 func (w *worker) freeAll(r *pass) {
 	w.mu.Lock()
 	var ids []fleet.DeploymentID

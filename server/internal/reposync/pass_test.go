@@ -10,7 +10,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store/sqlite/sqlitetest"
 )
 
-// passesOf makes deployments of one repository, with an agent, and two workers for it.
+// passesOf creates deployments of one repository, with an agent, and two workers for it.
 func passesOf(t *testing.T, names ...string) (s *service, w, other *worker) {
 	t.Helper()
 	s = openService(t, sqlitetest.Path(t), Config{}, &dated{})
@@ -38,8 +38,8 @@ func passesOf(t *testing.T, names ...string) (s *service, w, other *worker) {
 	return s, w, newWorker(s.sources, repo)
 }
 
-// What a pass works on is as it was when the pass took it: an earlier one may have recorded a commit since the
-// repository was read, and a revert of it would look as if nothing were to be done.
+// A pass works on the deployments as they are when it claims them: an earlier pass may have recorded a commit
+// since the repository was read, and a revert of it would look like no change.
 func TestARoundReadsWhatItTakes(t *testing.T) {
 	t.Parallel()
 	_, w, other := passesOf(t, "app")
@@ -122,9 +122,9 @@ func TestADeploymentIsLookedAtAloneOnlyWhileItIsNew(t *testing.T) {
 	}
 	refs := map[string]gitsource.Ref{"": {Commit: strings.Repeat("2", 40)}}
 	if taken, err := w.claimAll(t.Context(), newPass(added), todo, refs); err != nil || len(taken) != 0 {
-		t.Errorf("a pass takes %+v, %v although it was looked at meanwhile", taken, err)
+		t.Errorf("a pass claims %+v, %v although it was evaluated in the meantime", taken, err)
 	}
 	if todo, err = w.read(t.Context(), added); err != nil || len(todo.deployments) != 0 {
-		t.Errorf("one that was looked at: %+v, %v", todo.deployments, err)
+		t.Errorf("an evaluated one: %+v, %v", todo.deployments, err)
 	}
 }

@@ -3,6 +3,8 @@ package reposync
 import (
 	"testing"
 	"time"
+
+	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
 func TestPausesGrowAfterFailures(t *testing.T) {
@@ -39,7 +41,7 @@ func TestWhichPushesConcernARange(t *testing.T) {
 	for _, tt := range tests {
 		due := wakeup{}
 		for _, ref := range tt.refs {
-			due = due.merge(pushOf(ref, time.Now()))
+			due = due.merge(wakeupOf(store.Wake{Reason: store.WakePush, Ref: ref}, time.Now()))
 		}
 		if got := due.concerns("semver:^1"); got != tt.want {
 			t.Errorf("%q: %t, want %t", tt.refs, got, tt.want)

@@ -11,25 +11,26 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Who waits for a pending spec, and what makes it looked at again.
+// Waiting for pending specs, and waking them.
 
-// delayPending says on the pending specs of a repository why it cannot be read. They are looked at when it can.
+// delayPending records on the pending specs of a repository why it cannot be read. They are evaluated when it
+// can.
 func (w *worker) delayPending(ctx context.Context, todo work, problem error) error {
 	var failed error
 	for _, p := range todo.pending {
-		if p.Reason == fleet.PendingUnreadable && p.Problem == problem.Error() {
+		if p.Reason == fleet.ReasonSourceUnreadable && p.Problem == problem.Error() {
 			continue
 		}
 		failed = errors.Join(failed, w.svc.store.Update(ctx, func(tx store.Tx) error {
 			d, err := tx.Deployments().Get(ctx, p.TenantID, p.DeploymentID)
-			if errors.Is(err, store.ErrNotFound) || err == nil && d.PendingSpec != p.Spec {
+			if errors.Is(err, store.ErrNotFound) || err == nil && d.PendingSpecRevision != p.SpecRevision {
 				return nil // edited, withdrawn or in force by now
 			}
 			if err != nil {
 				return err
 			}
 			p := p // this may run more than once
-			p.Reason, p.Problem = fleet.PendingUnreadable, problem.Error()
+			p.Reason, p.Problem = fleet.ReasonSourceUnreadable, problem.Error()
 			st := w.svc.planner.NewReconciler(tx)
 			return w.pendingProblem(ctx, tx, st, d, p)
 		}))
@@ -37,7 +38,7 @@ func (w *worker) delayPending(ctx context.Context, todo work, problem error) err
 	return failed
 }
 
-// claimPending takes the deployments whose pending specs are asked for, as claimAll does, and adds them to asked.
+// claimPending claims the deployments whose pending specs are requested, like claimAll, and adds them to asked.
 func (w *worker) claimPending(r *pass, todo work, refs map[string]gitsource.Ref, asked map[fleet.DeploymentID]bool) map[fleet.DeploymentID]bool {
 	why := todo.due
 	why.check = true
@@ -55,7 +56,7 @@ func (w *worker) claimPending(r *pass, todo work, refs map[string]gitsource.Ref,
 	return out
 }
 
-// elsewhereInForce reads those of the deployments whose specs in force are of other repositories.
+// elsewhereInForce reads those of the deployments whose specs in force use other repositories.
 func (w *worker) elsewhereInForce(ctx context.Context, tx store.Tx, pending map[fleet.DeploymentID]bool) ([]fleet.Deployment, error) {
 	var out []fleet.Deployment
 	for id := range pending {
@@ -73,8 +74,8 @@ func (w *worker) elsewhereInForce(ctx context.Context, tx store.Tx, pending map[
 	return out, nil
 }
 
-// concernPending wakes the worker of the repository of a pending spec: it was edited since it was last looked at, or a
-// run waits for it.
+// concernPending wakes the worker of the repository of a pending spec: it was edited since its last evaluation,
+// or a run waits for it.
 func (s *Manager) concernPending(ctx context.Context, tx store.Tx, c store.Change, d fleet.Deployment, due *wakes) error {
 	p, err := tx.PendingSpecs().Get(ctx, d.TenantID, d.ID)
 	if err != nil {

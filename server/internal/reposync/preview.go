@@ -10,26 +10,26 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Preview renders commits of one repository for a question of a user. It keeps nothing and changes nothing. It belongs to
-// one goroutine.
+// Preview renders commits of one repository for a request of a user. It stores nothing and changes nothing. It
+// must be used by one goroutine.
 type Preview struct {
-	worker *worker // of its own: it renders, and drives nothing
+	worker *worker // a separate one that only renders
 	repo   fleet.Repository
 	trees  *treeCache // nil before open
 }
 
-// NewPreview makes a preview of a repository; it does no I/O.
+// NewPreview returns a preview of a repository; it does no I/O.
 func (s *Manager) NewPreview(repo fleet.Repository) *Preview {
 	return &Preview{worker: newWorker(s, repo), repo: repo}
 }
 
-// Units returns what is rendered for a deployment: one unit for each of its variants.
+// Units returns the units of a deployment: one for each variant.
 func (p *Preview) Units(ctx context.Context, tx store.Tx, d fleet.Deployment) ([]Unit, error) {
 	units, _, err := p.worker.units(ctx, tx, d)
 	return units, err
 }
 
-// Open reads the credential of the repository. It comes before fetch and render.
+// Open reads the credential of the repository. Call it before Fetch and Render.
 func (p *Preview) Open(ctx context.Context) error {
 	access, err := p.worker.svc.control.Access(ctx, p.repo)
 	if err != nil {
@@ -39,19 +39,19 @@ func (p *Preview) Open(ctx context.Context) error {
 	return nil
 }
 
-// Fetch makes the newest commits of revisions available.
+// Fetch fetches the newest commits of revisions.
 func (p *Preview) Fetch(ctx context.Context, revisions ...string) (map[string]gitsource.Ref, error) {
 	return p.worker.svc.git.Fetch(ctx, p.trees.access, revisions)
 }
 
-// Rendering is what a commit gives for one unit.
+// Rendering is the result of a commit for one unit.
 type Rendering struct {
 	Objects  []manifest.Object
-	Problem  string // the user's mistake; "" when there is none
+	Problem  string // the user error, or ""
 	Volatile bool   // the chart uses time or randomness
 }
 
-// Render renders a commit for a unit of d, unless that would give what was rendered before.
+// Render renders a commit for a unit of d, unless the result is already known.
 func (p *Preview) Render(ctx context.Context, d fleet.Deployment, u Unit, commit string) (Rendering, error) {
 	tree, err := p.trees.at(ctx, commit)
 	if err != nil {

@@ -17,9 +17,9 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// commitPending writes what was found out about a pending spec. done says that there is nothing to write about the
-// spec in force; applies is as in recordOne. It returns the deployment if the spec is in force now: its targets are yet to
-// be given what was rendered.
+// commitPending writes the result of a pending spec. done means that nothing must be written for the spec in
+// force; applies is as in recordOne. It returns the deployment if the spec is in force now: its targets must
+// still get what was rendered.
 func (w *worker) commitPending(ctx context.Context, tx store.Tx, st *rollout.Reconciler, o outcome) (promoted fleet.Deployment, applies, done bool, err error) {
 	if o.pending == nil {
 		return promoted, true, o.skipped, nil
@@ -28,8 +28,8 @@ func (w *worker) commitPending(ctx context.Context, tx store.Tx, st *rollout.Rec
 	if errors.Is(err, store.ErrNotFound) || err == nil && !d.DeletedAt.IsZero() {
 		return promoted, true, true, nil
 	}
-	if err != nil || d.PendingSpec != o.pending.spec.Spec {
-		return promoted, false, true, err // edited, withdrawn or in force by now, by whichever replica
+	if err != nil || d.PendingSpecRevision != o.pending.spec.SpecRevision {
+		return promoted, false, true, err // edited, withdrawn, or in force by now, by any replica
 	}
 	p, err := tx.PendingSpecs().Get(ctx, d.TenantID, d.ID)
 	if err != nil {
@@ -47,8 +47,8 @@ func (w *worker) commitPending(ctx context.Context, tx store.Tx, st *rollout.Rec
 		return promoted, false, true, err
 	}
 	if refusal != "" {
-		p.Reason, p.Problem = fleet.PendingRefused, refusal
-		if !o.pending.refused { // so that the spec in force was not looked at
+		p.Reason, p.Problem = fleet.ReasonSpecRefused, refusal
+		if !o.pending.refused { // so the spec in force was not evaluated
 			w.wake(wakeup{check: true})
 		}
 		return promoted, true, o.skipped, w.pendingProblem(ctx, tx, st, d, p)
@@ -57,28 +57,28 @@ func (w *worker) commitPending(ctx context.Context, tx store.Tx, st *rollout.Rec
 	return promoted, true, true, err
 }
 
-// pendingProblem shows what keeps a spec from coming into force. Sync runs that wait for a source that cannot be used
-// fail: a run is asked for again once it is mended.
+// pendingProblem shows why a spec cannot take effect. Sync runs that wait for an unusable source fail: request
+// a new run after the fix.
 func (w *worker) pendingProblem(ctx context.Context, tx store.Tx, st *rollout.Reconciler, d fleet.Deployment, p fleet.PendingSpec) error {
 	was, err := tx.PendingSpecs().Get(ctx, d.TenantID, d.ID)
 	if err != nil {
 		return err
 	}
-	if p.Reason == fleet.PendingUnrendered {
-		p.EditedAt = time.Time{} // no consent to what mends it
+	if p.Reason == fleet.ReasonSourceNotRendered {
+		p.EditedAt = time.Time{} // no consent for its fix
 	}
 	if err := tx.PendingSpecs().SetProblem(ctx, p); err != nil {
 		return err
 	}
 	if was.Reason != p.Reason || was.Problem != p.Problem {
-		w.log.Info("a spec cannot come into force", obs.KeyDeployment, d.Name, "spec", p.Spec, obs.KeyUserError, p.Reason == fleet.PendingUnrendered, obs.KeyReason, p.Problem)
+		w.log.Info("a spec cannot take effect", obs.KeyDeployment, d.Name, "spec", p.SpecRevision, obs.KeyUserError, p.Reason == fleet.ReasonSourceNotRendered, obs.KeyReason, p.Problem)
 		if err := w.svc.tell(ctx, tx, fleet.Event{
-			TenantID: d.TenantID, Type: fleet.EventWarning, Reason: fleet.Reason(p.Reason), Deployment: d.Name, Message: p.String(),
+			TenantID: d.TenantID, Type: fleet.EventWarning, Reason: p.Reason, Deployment: d.Name, Message: p.String(),
 		}); err != nil {
 			return err
 		}
 	}
-	if p.Reason != fleet.PendingUnrendered {
+	if p.Reason != fleet.ReasonSourceNotRendered {
 		return st.Reconcile(ctx, d, nil)
 	}
 	open, err := tx.Runs().Open(ctx, d.TenantID, d.ID)
@@ -89,15 +89,15 @@ func (w *worker) pendingProblem(ctx context.Context, tx store.Tx, st *rollout.Re
 		if !rollout.NeedsGit(run) {
 			continue
 		}
-		if err := st.FinishRun(ctx, run, fleet.RunFailed, p.String()); err != nil {
+		if err := st.FinishRun(ctx, run, fleet.RunFailed, fleet.Cause{Reason: p.Reason, Message: p.String()}); err != nil {
 			return err
 		}
 	}
 	return st.Reconcile(ctx, d, nil)
 }
 
-// pendingOvertaken reports whether what was rendered for a pending spec is no longer all that it needs: its agents are
-// others by now, or what it shares with the spec in force was rendered anew.
+// pendingOvertaken reports whether the renders of a pending spec are no longer complete: its agents have
+// changed, or what it shares with the spec in force was rendered again.
 func (w *worker) pendingOvertaken(ctx context.Context, tx store.Tx, d fleet.Deployment, p pendingOutcome) (bool, error) {
 	units, err := w.nextUnits(ctx, tx, d, p.deployment)
 	if err != nil {
@@ -112,8 +112,8 @@ func (w *worker) pendingOvertaken(ctx context.Context, tx store.Tx, d fleet.Depl
 	return false, nil
 }
 
-// refusalOf says why a spec whose source is rendered must not come into force; "" when it may. All of it was checked
-// when it was asked for, and may have changed since.
+// refusalOf returns why a rendered spec must not take effect, or "". Everything was checked at the request, and
+// may have changed since.
 func (w *worker) refusalOf(ctx context.Context, tx store.Tx, d fleet.Deployment, p pendingOutcome) (string, error) {
 	err := w.refuse(ctx, tx, d, p)
 	var quota *quota.ExceededError
@@ -146,7 +146,7 @@ func (w *worker) refuse(ctx context.Context, tx store.Tx, d fleet.Deployment, p 
 	return nil
 }
 
-// beyondGrant says which object of a part is beyond the limits of a grant; "" when none is.
+// beyondGrant returns which object of a part is beyond the limits of a grant, or "".
 func (w *worker) beyondGrant(ctx context.Context, tx store.Tx, next fleet.Deployment, p part, limits fleet.Limits) (string, error) {
 	if p.packed == nil {
 		return w.svc.planner.Refusal(ctx, tx, next, p.digest, limits)
@@ -158,11 +158,12 @@ func (w *worker) beyondGrant(ctx context.Context, tx store.Tx, next fleet.Deploy
 	return rollout.BeyondLimits(set, next.Namespace, limits), nil
 }
 
-// promote puts a spec in force whose source is rendered whole: with what was rendered and its place. What its targets are
-// given is for the caller.
+// promote puts a completely rendered spec in force, with its renders and its placement. The caller reconciles
+// its targets.
 func (w *worker) promote(ctx context.Context, tx store.Tx, st *rollout.Reconciler, d fleet.Deployment, p fleet.PendingSpec, o outcome) (fleet.Deployment, error) {
 	next := d.With(p)
-	next.PendingSpec, next.SourceRevision, next.SourceError, next.Detected = 0, d.SourceRevision+1, "", o.detected()
+	next.PendingSpecRevision, next.SourceRevision, next.Detected = 0, d.SourceRevision+1, o.detected()
+	next.SourceReason, next.SourceError = "", ""
 	if err := w.svc.planner.Repin(ctx, tx, p.By, d, &next); err != nil {
 		return fleet.Deployment{}, err
 	}
@@ -172,7 +173,7 @@ func (w *worker) promote(ctx context.Context, tx store.Tx, st *rollout.Reconcile
 	if _, err := w.commitParts(ctx, tx, st, &next, o); err != nil {
 		return fleet.Deployment{}, err
 	}
-	if next.Varies() && next.Rendered.Commit != o.commit { // no agent is there to render it for, or nothing is new for any
+	if next.Varies() && next.Rendered.Commit != o.commit { // there is no agent to render for, or nothing is new
 		next.Rendered = fleet.Rendered{Commit: o.commit, At: w.svc.cfg.Now(), Volatile: o.volatile()}
 		if err := tx.Deployments().SetRendered(ctx, next.TenantID, next.ID, next.Rendered); err != nil {
 			return fleet.Deployment{}, err
@@ -190,8 +191,8 @@ func (w *worker) promote(ctx context.Context, tx store.Tx, st *rollout.Reconcile
 		return fleet.Deployment{}, err
 	}
 	if err := w.svc.tell(ctx, tx, fleet.Event{
-		TenantID: d.TenantID, Type: fleet.EventNormal, Reason: "SpecInForce", Deployment: d.Name,
-		Message: fmt.Sprintf("spec revision %d is in force, with commit %.12s of its source", p.Spec, o.commit),
+		TenantID: d.TenantID, Type: fleet.EventNormal, Reason: fleet.ReasonSpecInForce, Deployment: d.Name,
+		Message: fmt.Sprintf("spec revision %d is in force, with commit %.12s of its source", p.SpecRevision, o.commit),
 	}); err != nil {
 		return fleet.Deployment{}, err
 	}

@@ -7,11 +7,11 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// PromoteRendered puts the pending spec of d in force, if it has one, with what the spec in force has rendered: it is what
-// a worker does when the source gives the same for both. It returns the deployment if its targets are yet to be reconciled,
-// else the zero value.
+// PromoteRendered puts the pending spec of d in force, if it has one, with the renders of the spec in force: a
+// worker does so if the source gives the same result for both. It returns the deployment if its targets must
+// still be reconciled, otherwise the zero value.
 func (s *Manager) PromoteRendered(ctx context.Context, tx store.Tx, d fleet.Deployment) (fleet.Deployment, error) {
-	if d.PendingSpec == 0 {
+	if d.PendingSpecRevision == 0 {
 		return fleet.Deployment{}, nil
 	}
 	p, err := tx.PendingSpecs().Get(ctx, d.TenantID, d.ID)

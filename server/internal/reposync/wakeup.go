@@ -13,8 +13,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// wakeConcerned wakes the workers that a batch of changes concerns. Those that another replica leads are
-// woken too, and do nothing.
+// wakeConcerned wakes the workers that a batch of changes affects. Workers of other replicas wake too, and do
+// nothing.
 func (s *Manager) wakeConcerned(ctx context.Context, batch []store.Change) error {
 	if slices.ContainsFunc(batch, func(c store.Change) bool { return c.Kind == store.ChangeTenant }) {
 		if err := s.countTenants(ctx); err != nil {
@@ -23,7 +23,7 @@ func (s *Manager) wakeConcerned(ctx context.Context, batch []store.Change) error
 	}
 	concerned := slices.DeleteFunc(slices.Clone(batch), func(c store.Change) bool {
 		switch c.Kind {
-		case store.ChangeDeployment, store.ChangeRun, store.ChangePush, store.ChangeCredential, store.ChangeRepository, store.ChangeAgentConfig:
+		case store.ChangeDeployment, store.ChangeRun, store.ChangeWake, store.ChangeCredential, store.ChangeRepository, store.ChangeAgentConfig:
 			return false
 		default:
 			return true
@@ -36,7 +36,7 @@ func (s *Manager) wakeConcerned(ctx context.Context, batch []store.Change) error
 	err := s.store.View(ctx, func(tx store.Tx) error {
 		for _, c := range concerned {
 			if err := s.concern(ctx, tx, c, &due); err != nil && !errors.Is(err, store.ErrNotFound) {
-				return err // what is not found was deleted meanwhile
+				return err // not found: deleted concurrently
 			}
 		}
 		return nil
@@ -50,11 +50,11 @@ func (s *Manager) wakeConcerned(ctx context.Context, batch []store.Change) error
 	return nil
 }
 
-// wakes collects what a batch means for repositories.
+// wakes collects the effects of a batch on repositories.
 type wakes struct {
 	why   map[fleet.RepositoryID]wakeup
 	repos map[fleet.RepositoryID]fleet.Repository
-	seen  map[string]bool // rows that were looked at already
+	seen  map[string]bool // rows that were already read
 }
 
 func (d *wakes) add(repo fleet.Repository, why wakeup) {
@@ -62,7 +62,7 @@ func (d *wakes) add(repo fleet.Repository, why wakeup) {
 	d.why[repo.ID] = d.why[repo.ID].merge(why)
 }
 
-// first reports whether a row was not looked at before, for this kind of change.
+// first reports whether a row was not read before, for this kind of change.
 func (d *wakes) first(c store.Change, id string) bool {
 	key := string(c.Kind) + " " + id
 	was := d.seen[key]
@@ -72,13 +72,13 @@ func (d *wakes) first(c store.Change, id string) bool {
 
 func (s *Manager) concern(ctx context.Context, tx store.Tx, c store.Change, due *wakes) error {
 	switch c.Kind {
-	case store.ChangePush:
+	case store.ChangeWake:
 		repo, err := tx.Repositories().Get(ctx, c.TenantID, fleet.RepositoryID(c.ID))
 		if err != nil {
 			return err
 		}
-		if s.has(repo.ID) { // else no deployment uses it
-			due.add(repo, pushOf(c.Ref, c.At))
+		if s.has(repo.ID) { // otherwise no deployment uses it
+			due.add(repo, wakeupOf(store.Wake{Reason: c.Reason, Ref: c.Ref}, c.At))
 		}
 		return nil
 	case store.ChangeAgentConfig:
@@ -102,7 +102,7 @@ func (s *Manager) concern(ctx context.Context, tx store.Tx, c store.Change, due 
 		if err != nil {
 			return err
 		}
-		if spec, ok := s.specOf(repo.ID); ok && spec != repo.Spec {
+		if spec, ok := s.specOf(repo.ID); ok && spec != repo.SpecRevision {
 			due.add(repo, wakeup{check: true})
 		}
 		return nil
@@ -114,14 +114,14 @@ func (s *Manager) concern(ctx context.Context, tx store.Tx, c store.Change, due 
 	}
 }
 
-// concernDeployment wakes the worker of a deployment that was edited since it was last looked at, or
-// that has a run to start.
+// concernDeployment wakes the worker of a deployment that was edited since its last evaluation, or that has a
+// run to start.
 func (s *Manager) concernDeployment(ctx context.Context, tx store.Tx, c store.Change, due *wakes) error {
 	d, err := tx.Deployments().Get(ctx, c.TenantID, c.DeploymentID)
 	if err != nil || !d.DeletedAt.IsZero() {
 		return err
 	}
-	if d.PendingSpec != 0 {
+	if d.PendingSpecRevision != 0 {
 		if err := s.concernPending(ctx, tx, c, d, due); err != nil {
 			return err
 		}
@@ -151,9 +151,9 @@ func (s *Manager) concernDeployment(ctx context.Context, tx store.Tx, c store.Ch
 	return nil
 }
 
-// isNew reports whether nobody has found out yet what the source of a deployment holds.
+// isNew reports whether the source of a deployment was never evaluated.
 func isNew(d fleet.Deployment) bool {
-	return d.Rendered.Commit == "" && d.SourceError == "" && d.PendingSpec == 0 && d.SourceAt.IsZero()
+	return d.Rendered.Commit == "" && d.SourceError == "" && d.PendingSpecRevision == 0 && d.SourceSince.IsZero()
 }
 
 func (s *Manager) has(id fleet.RepositoryID) bool {
@@ -172,7 +172,7 @@ func (s *Manager) specOf(id fleet.RepositoryID) (int64, bool) {
 	return w.spec(), true
 }
 
-// knows reports whether the worker of a repository has looked at a deployment as it is now.
+// knows reports whether the worker of a repository has evaluated the current deployment.
 func (s *Manager) knows(id fleet.RepositoryID, d fleet.Deployment) bool {
 	s.mu.Lock()
 	w := s.workers[id]
@@ -180,28 +180,32 @@ func (s *Manager) knows(id fleet.RepositoryID, d fleet.Deployment) bool {
 	return w != nil && w.knows(d)
 }
 
-// wakeup says why a worker is woken. Several merge into one.
+// wakeup is why a worker is woken. Several merge into one.
 type wakeup struct {
-	check   bool                        // look at the remote and at every deployment
-	rewound bool                        // look for targets that are ahead of us
-	pushed  bool                        // refs may have moved: fetch without asking first
-	refs    map[string]bool             // which; "" is any
+	check   bool                        // read the remote and evaluate every deployment
+	rewound bool                        // check for targets that are ahead of the server
+	pushed  bool                        // refs may have moved: fetch without a check
+	refs    map[string]bool             // the refs; "" is any
 	at      time.Time                   // of the oldest push
 	runs    map[fleet.DeploymentID]bool // deployments that may have a run to start
-	allRuns bool                        // look for runs of every deployment
-	added   map[fleet.DeploymentID]bool // deployments that nobody has looked at yet
+	allRuns bool                        // check for runs of every deployment
+	added   map[fleet.DeploymentID]bool // new deployments
 }
 
-// onlyAdded reports whether nothing but new deployments has to be looked at. They have no objects that they could lose, so
-// that no other deployment has to be looked at with them.
+// onlyAdded reports whether only new deployments must be evaluated. They cannot lose objects, so no other
+// deployment must be evaluated with them.
 func (w wakeup) onlyAdded() bool {
 	return len(w.added) > 0 && !w.check && !w.rewound && !w.pushed && !w.allRuns && len(w.runs) == 0
 }
 
-// pushOf is why a worker is woken by a push. One that names no ref is about everything, and is also
-// how it is heard of that an agent is ahead of the server.
-func pushOf(ref string, at time.Time) wakeup {
-	return wakeup{pushed: true, refs: map[string]bool{ref: true}, at: at, check: ref == "", rewound: ref == ""}
+// wakeupOf returns the wakeup of a wake in the change feed. A push concerns the deployments of its ref. The other reasons
+// concern every deployment of the repository, also where the source did not change, since a target may be ahead of the
+// server.
+func wakeupOf(wake store.Wake, at time.Time) wakeup {
+	if wake.Reason == store.WakePush {
+		return wakeup{pushed: true, refs: map[string]bool{wake.Ref: true}, at: at}
+	}
+	return wakeup{check: true, rewound: true}
 }
 
 func (w wakeup) merge(o wakeup) wakeup {
@@ -232,7 +236,7 @@ func (w wakeup) concerns(revision string) bool {
 	}
 	if strings.HasPrefix(revision, "semver:") {
 		for ref := range w.refs {
-			if ref == "" || strings.HasPrefix(ref, "refs/tags/") { // any tag may be the highest, or was
+			if ref == "" || strings.HasPrefix(ref, "refs/tags/") { // any tag may be or have been the highest version
 				return true
 			}
 		}

@@ -12,56 +12,66 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/server/internal/gitsource"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
 // worker turns the commits of one repository into desired states:
 //
-//	asleep ──wake: push, edit, sync run, poll backstop──▶ resolve refs ─▶ evaluate ─▶ commit ─▶ start runs
-//	   ▲                                                      │ error: retry by backoff              │
+//	asleep ──wake: push, edit, sync run, poll fallback──▶ resolve refs ─▶ evaluate ─▶ commit ─▶ start runs
+//	   ▲                                                      │ error: retry with backoff            │
 //	   └──────────────────────────────────────────────────────┴──────────────────────────────────────┘
 //
-// Evaluating and what follows is a pass, which may outlast its wakeup, see pass. It runs on one replica at a time. What it remembers only saves work: one that starts anew, here or
-// on another replica, comes to the same result.
+// Evaluating and what follows is a pass, which may outlast its wakeup, see pass. A worker runs on one replica at a time.
+// Its memory only saves work: a worker that starts again, here or on another replica, comes to the same result.
 type worker struct {
 	svc    *Manager
 	id     fleet.RepositoryID
 	tenant fleet.TenantID
 	stop   context.CancelFunc // set before run
-	signal chan struct{}
+	signal wait.Signal
 
+	workerShared
+	workerOwned
+
+	plainRenders *plainRenders
+	passes       sync.WaitGroup
+	left         chan *pass // that were left behind and are done
+}
+
+// workerShared is what passes share with the goroutine of run.
+type workerShared struct {
 	mu      sync.Mutex
 	pending wakeup
 	woken   int
-	repo    fleet.Repository             // as it was last read
+	repo    fleet.Repository             // from the last read
 	known   map[fleet.DeploymentID]int64 // Spec of each deployment as it was last looked at
 	seen    map[unitKey]evaluation
 	busy    map[fleet.DeploymentID]*pass
-	configs int                           // how often files of agents were looked at
-	owed    map[fleet.DeploymentID]wakeup // why those are to be looked at again when they are free
+	configs int                           // how often files of agents were read
+	owed    map[fleet.DeploymentID]wakeup // wakeups for deployments of other passes, when they are free
 	// evaluated is the commit at which each deployment was last evaluated.
 	evaluated map[fleet.DeploymentID]string
-	checkedAt time.Time // when the remote was last asked
+	checkedAt time.Time // when the remote was last read
+}
 
-	plainRenders plainRenders
-	passes       sync.WaitGroup
-	left         chan *pass // that were left behind and are done
-
-	// Owned by the goroutine of run.
+// workerOwned belongs to the goroutine of run.
+type workerOwned struct {
 	log      *slog.Logger
-	named    bool // the log names the tenant
+	named    bool // the log has the tenant
 	failures int
-	// configured names what the files of agents were when they were last applied, or found wrong.
+	// configured identifies the files of agents that were last applied, or found invalid.
 	configured map[fleet.AgentID]string
-	problem    *string                       // as it was last recorded; nil before the first look
-	recorded   map[string]store.EvaluatedRef // by revision, as it is stored
+	problem    *string                       // as last recorded; nil before the first read
+	recorded   map[string]store.EvaluatedRef // by revision, as stored
 }
 
 func newWorker(svc *Manager, repo fleet.Repository) *worker {
 	return &worker{
-		svc: svc, id: repo.ID, tenant: repo.TenantID, repo: repo, signal: make(chan struct{}, 1), left: make(chan *pass),
-		known: map[fleet.DeploymentID]int64{}, log: svc.cfg.Log.With(obs.KeyRepository, repo.URL),
+		svc: svc, id: repo.ID, tenant: repo.TenantID, signal: wait.NewSignal(), left: make(chan *pass), plainRenders: newPlainRenders(),
+		workerShared: workerShared{repo: repo, known: map[fleet.DeploymentID]int64{}},
+		workerOwned:  workerOwned{log: svc.cfg.Log.With(obs.KeyRepository, repo.URL)},
 	}
 }
 
@@ -73,12 +83,9 @@ func (w *worker) wake(why wakeup) {
 	w.poke()
 }
 
-// poke makes the worker take what is pending.
+// poke wakes the worker for its pending wakeups.
 func (w *worker) poke() {
-	select {
-	case w.signal <- struct{}{}:
-	default: // one is waiting already, and takes this reason along
-	}
+	w.signal.Set()
 }
 
 func (w *worker) wakeups() int {
@@ -87,18 +94,18 @@ func (w *worker) wakeups() int {
 	return w.woken
 }
 
-// knows reports whether a deployment was looked at as it is.
+// knows reports whether the current deployment was evaluated.
 func (w *worker) knows(d fleet.Deployment) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	spec, ok := w.known[d.ID]
-	return ok && spec == d.Spec
+	return ok && spec == d.SpecRevision
 }
 
 func (w *worker) spec() int64 {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.repo.Spec
+	return w.repo.SpecRevision
 }
 
 func (w *worker) takePending() wakeup {
@@ -109,16 +116,16 @@ func (w *worker) takePending() wakeup {
 	return due
 }
 
-// run works for as long as this replica leads the repository. What happened before, elsewhere, is
-// not known: it begins by looking at everything.
+// run works while this replica leads the repository. Earlier work of other replicas is unknown, so it starts by
+// evaluating everything.
 func (w *worker) run(ctx context.Context) {
 	w.seen, w.failures, w.problem = map[unitKey]evaluation{}, 0, nil
 	w.busy, w.owed = map[fleet.DeploymentID]*pass{}, map[fleet.DeploymentID]wakeup{}
 	w.configured = map[fleet.AgentID]string{}
 	w.evaluated, w.recorded = map[fleet.DeploymentID]string{}, map[string]store.EvaluatedRef{}
 	w.wake(wakeup{check: true, rewound: true, allRuns: true})
-	// The backstop for lost webhooks, and retries. Pushes do not put it off: the next lost webhook may
-	// be of another branch.
+	// The fallback for lost webhooks, and retries. Pushes do not delay it: the next lost webhook may be of
+	// another branch.
 	timer := time.NewTimer(w.pause())
 	defer timer.Stop()
 	defer w.passes.Wait()
@@ -131,7 +138,7 @@ func (w *worker) run(ctx context.Context) {
 		case <-timer.C:
 			poll = true
 		case r := <-w.left:
-			// That it went well says nothing about the repository as it is by now.
+			// A success says nothing about the current state of the repository.
 			if err := errors.Join(w.passFailure(ctx, r), w.catchUp(ctx)); err != nil && ctx.Err() == nil {
 				timer.Reset(w.failed(r.due, err))
 			}
@@ -154,7 +161,7 @@ func (w *worker) run(ctx context.Context) {
 	}
 }
 
-// failed says when to try again what could not be done.
+// failed schedules a retry.
 func (w *worker) failed(due wakeup, err error) time.Duration {
 	w.failures++
 	w.log.Warn("reading a repository", obs.KeyError, err, "failures", w.failures)
@@ -162,7 +169,7 @@ func (w *worker) failed(due wakeup, err error) time.Duration {
 	return w.pause()
 }
 
-// requeue keeps why a failed run was made, for the retry, without waking it at once.
+// requeue keeps the wakeup of a failed run for the retry, without waking immediately.
 func (w *worker) requeue(due wakeup) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -170,11 +177,10 @@ func (w *worker) requeue(due wakeup) {
 	w.pending = w.pending.merge(due)
 }
 
-// longestPause is how many poll intervals a repository is left alone that cannot be read. A push still
-// wakes it.
+// longestPause is the maximum pause for an unreadable repository, in poll intervals. A push still wakes it.
 const longestPause = 4
 
-// pause is the poll interval with jitter, or a growing one after a failure, which begins shorter and
+// pause returns the poll interval with jitter, or a growing one after a failure, which starts shorter and
 // becomes longer.
 func (w *worker) pause() time.Duration {
 	pause := w.svc.cfg.PollInterval
@@ -184,26 +190,26 @@ func (w *worker) pause() time.Duration {
 	return time.Duration(float64(pause) * (0.9 + 0.2*rand.Float64()))
 }
 
-// work is what a worker has to do at one wakeup.
+// work is the work of a worker at one wakeup.
 type work struct {
 	due         wakeup
 	access      gitsource.Access
 	deployments []store.DeploymentBrief
 	pending     []fleet.PendingSpec // whose source is in the repository
 	configs     []fleet.AgentConfig // of agents whose configuration is in the repository
-	runs        []fleet.SyncRun     // first in line, pending, and in need of Git
+	runs        []fleet.SyncRun     // first in line, pending, and needing Git
 }
 
-// idle reports whether nothing of the repository is used.
+// idle reports whether the repository is unused.
 func (t work) idle() bool {
 	return len(t.deployments) == 0 && len(t.pending) == 0 && len(t.configs) == 0
 }
 
-// runOnce looks at the repository once. left says that a part of it goes on.
+// runOnce evaluates the repository once. left means that a part of it continues.
 func (w *worker) runOnce(ctx context.Context, due wakeup) (left bool, err error) {
 	todo, err := w.read(ctx, due)
 	if errors.Is(err, store.ErrNotFound) {
-		return false, nil // the repository is gone; whoever sweeps stops this worker
+		return false, nil // the repository is deleted; Sweep stops this worker
 	}
 	if err != nil || todo.idle() {
 		return false, err
@@ -255,7 +261,7 @@ func (w *worker) runOnce(ctx context.Context, due wakeup) (left bool, err error)
 	return left || more, failed
 }
 
-// evaluatePass makes the pass that looks at deployments.
+// evaluatePass starts the pass that evaluates deployments.
 func (w *worker) evaluatePass(ctx context.Context, r *pass, todo work, refs map[string]gitsource.Ref) (left bool, err error) {
 	deployments, err := w.claimAll(ctx, r, todo, refs)
 	if err != nil {
@@ -271,7 +277,7 @@ func (w *worker) evaluatePass(ctx context.Context, r *pass, todo work, refs map[
 	return false, w.note(ctx, nil)
 }
 
-// read finds out what there is to do, in one snapshot. Deployments are read whole once Git was asked: they may have
+// read reads the work in one snapshot. Deployments are read completely after Git was read: they may have
 // changed until then.
 func (w *worker) read(ctx context.Context, due wakeup) (work, error) {
 	todo := work{due: due}
@@ -307,19 +313,19 @@ func (w *worker) read(ctx context.Context, due wakeup) (work, error) {
 		return todo, nil
 	}
 	access, err := w.svc.control.Access(ctx, repo)
-	if err != nil { // a credential that cannot be opened is the same to users as one that is refused
+	if err != nil { // a credential that cannot be decrypted is like a refused one for users
 		return work{}, errors.Join(err, w.note(ctx, err), w.delayPending(ctx, todo, err))
 	}
 	todo.access = access
 	return todo, nil
 }
 
-// readAdded reads the new deployments that the worker was woken for, however many the repository has.
+// readAdded reads the new deployments of the wakeup, independent of the size of the repository.
 func (w *worker) readAdded(ctx context.Context, tx store.Tx, due wakeup) ([]store.DeploymentBrief, error) {
 	added, err := tx.Deployments().OfRepositoryByID(ctx, w.tenant, w.id, slices.Sorted(maps.Keys(due.added)))
 	out := make([]store.DeploymentBrief, 0, len(added))
 	for _, d := range added {
-		// One that was looked at meanwhile has objects that it may lose, by a commit that has come since.
+		// A deployment that was evaluated since then has objects that it may lose by a newer commit.
 		if isNew(d) {
 			out = append(out, store.DeploymentBrief{ID: d.ID, Revision: d.Source.Revision})
 		}
@@ -346,14 +352,15 @@ func (w *worker) remember(repo fleet.Repository, todo work) {
 	maps.DeleteFunc(w.seen, func(key unitKey, _ evaluation) bool { return !left[key.deployment] })
 }
 
-// markEvaluatedSpec remembers that a deployment was looked at as it is: only an edit makes it look again.
+// markEvaluatedSpec remembers that the current deployment was evaluated: only an edit causes another
+// evaluation.
 func (w *worker) markEvaluatedSpec(d fleet.Deployment) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.known[d.ID] = d.Spec
+	w.known[d.ID] = d.SpecRevision
 }
 
-// nameTenant makes the log name the tenant as every other line does.
+// nameTenant adds the tenant to the logger.
 func (w *worker) nameTenant(ctx context.Context, tx store.Tx) error {
 	if w.named {
 		return nil

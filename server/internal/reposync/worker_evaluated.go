@@ -12,11 +12,11 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// What a commit does not touch is not written when it is pushed, so that a deployment alone does not say up to which
-// commit it was evaluated. The repository does, for each revision in use and all its deployments at once: one write
-// for a push that moved it, and none for a poll that found nothing new.
+// A push writes only the deployments that it affects, so a deployment alone does not show the commit at which
+// it was last evaluated. The repository stores it for each revision in use and all its deployments: one write
+// for a push, and none for a poll without changes.
 
-// evaluatedAt remembers at which commit deployments were evaluated, with all that follows from it committed.
+// evaluatedAt remembers the commit at which deployments were evaluated and committed.
 func (w *worker) evaluatedAt(outcomes ...outcome) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -25,14 +25,14 @@ func (w *worker) evaluatedAt(outcomes ...outcome) {
 	}
 }
 
-// evaluatedSoFar returns at which commits the deployments were evaluated until now.
+// evaluatedSoFar returns the commits at which the deployments were evaluated.
 func (w *worker) evaluatedSoFar() map[fleet.DeploymentID]string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.evaluated)
 }
 
-// exceptEvaluated writes that deployments were not evaluated at the newest commit of their revisions, whichever that is.
+// exceptEvaluated records that deployments were not evaluated at the newest commit of their revisions.
 func (w *worker) exceptEvaluated(ctx context.Context, deployments []fleet.Deployment) error {
 	except := map[string][]fleet.DeploymentID{}
 	for _, d := range deployments {
@@ -48,8 +48,8 @@ func (w *worker) exceptEvaluated(ctx context.Context, deployments []fleet.Deploy
 	})
 }
 
-// recordEvaluated writes up to which commits the deployments were evaluated, where that is news. A deployment that is
-// still with a pass, or could not be evaluated, is an exception until it was.
+// recordEvaluated records the commits at which the deployments were evaluated, if they are new. A deployment of
+// a running pass, or one that could not be evaluated, is an exception until then.
 func (w *worker) recordEvaluated(ctx context.Context, todo work, refs map[string]gitsource.Ref) error {
 	var news []store.EvaluatedRef
 	for revision, ref := range refs {
@@ -66,7 +66,7 @@ func (w *worker) recordEvaluated(ctx context.Context, todo work, refs map[string
 	return w.writeEvaluated(ctx, news, todo.ownRevisions())
 }
 
-// catchUp takes exceptions back, of deployments that a pass which was left behind has evaluated by now.
+// catchUp removes exceptions of deployments that a pass has evaluated in the meantime.
 func (w *worker) catchUp(ctx context.Context) error {
 	var news []store.EvaluatedRef
 	inUse := make([]string, 0, len(w.recorded))
@@ -100,7 +100,7 @@ func (w *worker) writeEvaluated(ctx context.Context, news []store.EvaluatedRef, 
 	return err
 }
 
-// recordedRef is what is stored of a revision; whoever looked before may have written it.
+// recordedRef returns the stored state of a revision; another worker may have written it.
 func (w *worker) recordedRef(ctx context.Context, revision string) (store.EvaluatedRef, error) {
 	if r, ok := w.recorded[revision]; ok {
 		return r, nil
@@ -129,7 +129,7 @@ func (w *worker) notEvaluated(todo work, revision, commit string) []fleet.Deploy
 	return out
 }
 
-// ownRevisions are those that deployments follow.
+// ownRevisions returns the revisions of deployments.
 func (t work) ownRevisions() []string {
 	var out []string
 	for _, d := range t.deployments {
@@ -139,10 +139,10 @@ func (t work) ownRevisions() []string {
 	return slices.Compact(out)
 }
 
-// EvaluatedCommit is up to which commit of its revision d was evaluated; "" when it never was.
+// EvaluatedCommit returns the newest evaluated commit of the revision of d, or "".
 func EvaluatedCommit(ctx context.Context, tx store.Tx, d fleet.Deployment) (string, error) {
-	if d.PendingSpec != 0 || (d.Rendered.Commit == "" && d.SourceError == "") {
-		return "", nil // as it is now, it was not
+	if d.PendingSpecRevision != 0 || (d.Rendered.Commit == "" && d.SourceError == "") {
+		return "", nil // the current spec was not
 	}
 	ref, err := tx.Repositories().Evaluated(ctx, d.TenantID, d.RepositoryID, d.Source.Revision)
 	if err != nil || ref.Commit == "" || slices.Contains(ref.Except, d.ID) {
@@ -151,11 +151,11 @@ func EvaluatedCommit(ctx context.Context, tx store.Tx, d fleet.Deployment) (stri
 	return ref.Commit, nil
 }
 
-// checkedFlush is how often the time of a look at a repository is stored though nothing is new. Until then
-// the replica that looks knows it alone.
+// checkedFlush is how often the time of a check is stored without changes. Until then only this replica knows
+// it.
 const checkedFlush = time.Hour
 
-// markChecked remembers when the remote was asked, and reports whether that is to be stored.
+// markChecked remembers the time of a check, and reports whether to store it.
 func (w *worker) markChecked(at time.Time) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -163,7 +163,7 @@ func (w *worker) markChecked(at time.Time) bool {
 	return at.Sub(w.repo.CheckedAt) >= checkedFlush
 }
 
-// CheckedAt is when this replica last asked the remote of a repository; zero when it does not look at it.
+// CheckedAt returns when this replica last read the remote of a repository; zero if another replica does.
 func (s *Manager) CheckedAt(id fleet.RepositoryID) time.Time {
 	s.mu.Lock()
 	w := s.workers[id]

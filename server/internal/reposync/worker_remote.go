@@ -12,19 +12,19 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// resolve makes the newest commits of the revisions in use available, with one fetch for all: after
-// a push only of those that it may have moved. A fetch that finds nothing new costs no more than
-// asking first, and the remote lists only the refs in question.
+// resolve fetches the newest commits of the revisions in use, with one fetch for all: after a push only of
+// those that it may have moved. A fetch without changes costs no more than a check, and the remote lists only
+// the requested refs.
 func (w *worker) resolve(ctx context.Context, todo work, revisions []string) (map[string]gitsource.Ref, error) {
 	refs, err := w.svc.git.Fetch(ctx, todo.access, revisions)
 	used := len(todo.pending) > 0 || slices.ContainsFunc(todo.deployments, func(d store.DeploymentBrief) bool { return d.Rendered }) || slices.ContainsFunc(todo.configs, wasConfigured)
 	if errors.Is(err, gitsource.ErrEmpty) && len(todo.runs) == 0 && !used {
-		return nil, nil // nothing there yet: wait quietly
+		return nil, nil // an empty repository: wait
 	}
 	return refs, err
 }
 
-// revisions are those that have to be resolved, each once.
+// revisions returns the revisions to resolve, without duplicates.
 func (t work) revisions() []string {
 	var out []string
 	distinct := map[string]bool{}
@@ -47,7 +47,7 @@ func (t work) revisions() []string {
 		}
 	}
 	if t.looksForConfigs() {
-		add("") // files of agents count on the default branch only
+		add("") // files of agents are on the default branch
 	}
 	for _, run := range t.runs {
 		add(cmp.Or(run.Revision, own[run.DeploymentID]))
@@ -55,28 +55,28 @@ func (t work) revisions() []string {
 	return out
 }
 
-// asksFor reports whether a pending spec is to be looked at.
+// asksFor reports whether a pending spec must be evaluated.
 func (t work) asksFor(p fleet.PendingSpec) bool {
 	return t.due.check || t.due.concerns(p.Source.Revision)
 }
 
-// syncs reports whether a run waits to bring a deployment to the newest of its own revision: then that has
-// to be looked at as after a push.
+// syncs reports whether a run waits to sync a deployment to the newest commit of its own revision: then it must
+// be evaluated as after a push.
 func (t work) syncs(d store.DeploymentBrief) bool {
 	return slices.ContainsFunc(t.runs, func(run fleet.SyncRun) bool {
 		return run.DeploymentID == d.ID && (run.Revision == "" || run.Revision == d.Revision)
 	})
 }
 
-// note records on the repository whether it could be read, when that changed.
+// note records on the repository whether it could be read, if that changed.
 func (w *worker) note(ctx context.Context, problem error) error {
-	message, reason := "", ""
+	message, reason := "", fleet.Reason("")
 	if problem != nil {
 		message = problem.Error()
 	}
 	var remote *gitsource.RemoteError
 	if errors.As(problem, &remote) {
-		reason = string(remote.Reason)
+		reason = remote.Reason
 	}
 	flush := w.markChecked(w.svc.cfg.Now())
 	if w.problem != nil && *w.problem == message && !flush {
@@ -86,7 +86,7 @@ func (w *worker) note(ctx context.Context, problem error) error {
 	repo := w.repo
 	w.mu.Unlock()
 	if repo.Error == message && !flush {
-		w.problem = &message // as whoever looked before this one left it
+		w.problem = &message // as recorded by an earlier worker
 		return nil
 	}
 	err := w.svc.store.Update(ctx, func(tx store.Tx) error {
@@ -94,11 +94,11 @@ func (w *worker) note(ctx context.Context, problem error) error {
 			return err
 		}
 		if message == repo.Error {
-			return nil // the first look, or one of the few whose time is stored
+			return nil // the first check, or one whose time is stored
 		}
-		event := fleet.Event{TenantID: w.tenant, Type: fleet.EventNormal, Reason: "RepositoryReadable", Message: repo.URL + " can be read again"}
+		event := fleet.Event{TenantID: w.tenant, Type: fleet.EventNormal, Reason: fleet.ReasonRepositoryReadable, Message: repo.URL + " can be read again"}
 		if message != "" {
-			event.Type, event.Reason, event.Message = fleet.EventWarning, "RepositoryUnreadable", fmt.Sprintf("%s: %s", repo.URL, message)
+			event.Type, event.Reason, event.Message = fleet.EventWarning, fleet.ReasonRepositoryUnreadable, fmt.Sprintf("%s: %s", repo.URL, message)
 		}
 		return w.svc.tell(ctx, tx, event)
 	})

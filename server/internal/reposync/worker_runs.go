@@ -14,7 +14,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// pendingRuns reads the runs of this repository that wait for Git: those that are first in line.
+// pendingRuns reads the runs of this repository that wait for Git and are first in line.
 func (w *worker) pendingRuns(ctx context.Context, tx store.Tx, todo work) ([]fleet.SyncRun, error) {
 	ask := todo.due.runs
 	if todo.due.allRuns {
@@ -42,7 +42,7 @@ func (w *worker) pendingRuns(ctx context.Context, tx store.Tx, todo work) ([]fle
 	return out, nil
 }
 
-// delayRuns says on the runs that wait why Git cannot be read. They start when it can.
+// delayRuns records on waiting runs why Git cannot be read. They start when it can.
 func (w *worker) delayRuns(ctx context.Context, todo work, problem error) error {
 	if len(todo.runs) == 0 {
 		return nil
@@ -57,7 +57,7 @@ func (w *worker) delayRuns(ctx context.Context, todo work, problem error) error 
 			if err != nil {
 				return err
 			}
-			if err := st.DelayRun(ctx, run, problem.Error()); err != nil {
+			if err := st.DelayRun(ctx, run, fleet.Cause{Reason: fleet.ReasonRepositoryUnreadable, Message: problem.Error()}); err != nil {
 				return err
 			}
 		}
@@ -65,7 +65,7 @@ func (w *worker) delayRuns(ctx context.Context, todo work, problem error) error 
 	})
 }
 
-// startRuns starts the runs that waited for Git, each in a transaction of its own.
+// startRuns starts the runs that waited for Git, each in its own transaction.
 func (w *worker) startRuns(ctx context.Context, r *pass, todo work, refs map[string]gitsource.Ref) error {
 	trees := newTreeCache(w.svc.git, todo.access)
 	failures := make([]error, len(todo.runs))
@@ -88,7 +88,7 @@ func (w *worker) startRuns(ctx context.Context, r *pass, todo work, refs map[str
 }
 
 func (w *worker) startRun(ctx context.Context, r *pass, run fleet.SyncRun, refs map[string]gitsource.Ref, trees *treeCache) error {
-	// Read anew: the newest commit was recorded since.
+	// Read again: the newest commit was recorded since then.
 	var d fleet.Deployment
 	err := w.svc.store.View(ctx, func(tx store.Tx) (err error) {
 		d, err = tx.Deployments().Get(ctx, run.TenantID, run.DeploymentID)
@@ -124,8 +124,8 @@ func (w *worker) startRun(ctx context.Context, r *pass, run fleet.SyncRun, refs 
 	return err
 }
 
-// putOff reports whether a run has to wait: it would take objects away, and a deployment that they may have moved to
-// could not be looked at. Where that is with an earlier pass, whoever waits for it knows of the run already.
+// putOff reports whether a run must wait: it would remove objects, and a deployment that they may have moved to
+// could not be evaluated. If that belongs to an earlier pass, its waiters already know the run.
 func (w *worker) putOff(ctx context.Context, r *pass, o outcome) (bool, error) {
 	if !r.skipped {
 		return false, nil
@@ -137,8 +137,8 @@ func (w *worker) putOff(ctx context.Context, r *pass, o outcome) (bool, error) {
 	return loses, err
 }
 
-// commitRun starts a run at what was found out about its commit. again says that something was
-// edited meanwhile, so that it has to be found out anew.
+// commitRun starts a run with the result of its commit. again means that something was edited concurrently, so
+// that it must be evaluated again.
 func (w *worker) commitRun(ctx context.Context, tx store.Tx, was fleet.SyncRun, o outcome) (again bool, err error) {
 	d, same, err := w.current(ctx, tx, o.deployment)
 	if err != nil || !d.DeletedAt.IsZero() || d.ID == "" {
@@ -146,25 +146,26 @@ func (w *worker) commitRun(ctx context.Context, tx store.Tx, was fleet.SyncRun, 
 	}
 	open, err := tx.Runs().Open(ctx, d.TenantID, d.ID)
 	if err != nil || len(open) == 0 || open[0].ID != was.ID || !rollout.NeedsGit(open[0]) {
-		return false, err // terminated or started meanwhile
+		return false, err // terminated or started concurrently
 	}
 	run := open[0]
 	if !same || run.Revision != was.Revision {
 		return true, nil
 	}
 	st := w.svc.planner.NewResolvedReconciler(tx, nil)
-	if d.PendingSpec != 0 { // asked for meanwhile: the run is of that spec
+	if d.PendingSpecRevision != 0 { // edited concurrently: the run belongs to that spec
 		return false, st.DelayForSpec(ctx, d, run)
 	}
 	held, err := st.SuspendedBy(ctx, d)
 	if err != nil {
 		return false, err
 	}
-	if held != "" {
+	if !held.IsZero() {
 		return false, st.DelayRun(ctx, run, held)
 	}
 	if d.Pin.Active() && !d.Policy.Manual && !rollout.PinsDeployment(d, run) {
-		o.problem = fmt.Sprintf("it was pinned to revision %d meanwhile: release it, or name the revision to sync to", d.Pin.Revision)
+		o.problemReason = fleet.ReasonPinned
+		o.problem = fmt.Sprintf("it was pinned to revision %d in the meantime: release it, or specify the revision to sync to", d.Pin.Revision)
 		return false, w.endRun(ctx, tx, st, d, run, o)
 	}
 	bundles, problems := o.bundles()
@@ -194,8 +195,8 @@ func (w *worker) commitRun(ctx context.Context, tx store.Tx, was fleet.SyncRun, 
 	return false, nil
 }
 
-// keepRunning puts what runs of the variants that failed into a revision that is about to be kept: as long as
-// it is pinned they stay with that, and are not given what was rendered for other clusters.
+// keepRunning adds the running bundles of failed variants to a revision that will be kept: while it is pinned,
+// they stay unchanged, and do not get renders for other clusters.
 func keepRunning(ctx context.Context, tx store.Tx, d fleet.Deployment, bundles, problems map[string]string) error {
 	if len(problems) == 0 {
 		return nil
@@ -212,21 +213,21 @@ func keepRunning(ctx context.Context, tx store.Tx, d fleet.Deployment, bundles, 
 	return nil
 }
 
-// endRun ends a run that has nothing to send, and starts the next: its commit cannot be used, or no
-// agent is there to render a variant for.
+// endRun ends a run without anything to send, and starts the next: its commit cannot be used, or there is no
+// agent to render a variant for.
 func (w *worker) endRun(ctx context.Context, tx store.Tx, st *rollout.Reconciler, d fleet.Deployment, run fleet.SyncRun, o outcome) error {
 	run.Commit, run.StartedAt = o.commit, w.svc.cfg.Now()
-	phase, message := fleet.RunFailed, o.summary()
-	if message == "" {
-		phase, message = fleet.RunSucceeded, "no agent is selected"
+	phase, why := fleet.RunFailed, fleet.Cause{Reason: o.reason(), Message: o.summary()}
+	if why.Message == "" {
+		phase, why = fleet.RunSucceeded, fleet.Cause{Reason: fleet.ReasonNoAgents, Message: "no agent is selected"}
 	}
-	if err := st.FinishRun(ctx, run, phase, message); err != nil {
+	if err := st.FinishRun(ctx, run, phase, why); err != nil {
 		return err
 	}
 	return w.svc.planner.NextRun(ctx, tx, d.TenantID, d.ID)
 }
 
-// bundles are the digests of the variants that could be rendered, and why the others could not.
+// bundles returns the digests of rendered variants, and the problems of the others.
 func (o outcome) bundles() (digests, problems map[string]string) {
 	digests, problems = map[string]string{}, map[string]string{}
 	for _, p := range o.parts {

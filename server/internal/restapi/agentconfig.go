@@ -34,7 +34,7 @@ type (
 		Named
 		Body apiv1.SetAgentConfig
 	}
-	// OneGitLabProject is what every request about one project takes.
+	// OneGitLabProject is the input of requests about one project.
 	OneGitLabProject struct {
 		InTenant
 		Project string `path:"project" maxLength:"255" doc:"A number, or a path with its slashes escaped."`
@@ -45,8 +45,8 @@ type (
 	}
 	listGitLabProjectsInput struct {
 		InTenant
-		After string `query:"after" maxLength:"255" doc:"Read on after this: 'next' of the page before."`
-		Limit int    `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"At most this many items."`
+		After string `query:"after" maxLength:"255" doc:"'next' of the previous page."`
+		Limit int    `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"Maximum number of items."`
 	}
 	answered[T any] struct{ Body T }
 )
@@ -56,21 +56,21 @@ func (in *OneGitLabProject) at() (string, string) { return in.Tenant, in.Project
 func (a *api) registerAgentConfigs() {
 	one := agentConfigs.path + "/{name}/config"
 	register(a, operation("get-agent-config", http.MethodGet, one,
-		"Read where the configuration of an agent is in Git, what it declares, and what is wrong with it", http.StatusOK), agentConfigs, a.getAgentConfig)
+		"Read the configuration of an agent in Git: location, declared deployments, and errors", http.StatusOK), agentConfigs, a.getAgentConfig)
 	register(a, operation("set-agent-config", http.MethodPut, one,
-		"Say in which repository the configuration of an agent is; what another one declared stays until this one was read", http.StatusOK),
+		"Set the repository of the configuration of an agent; deployments of the previous one stay until the new one is read", http.StatusOK),
 		agentConfigs, a.setAgentConfig)
 	register(a, operation("unset-agent-config", http.MethodDelete, one,
-		"End the configuration of an agent in Git: what it declared is let go, and every object stays", http.StatusNoContent),
+		"End the configuration of an agent in Git: its deployments are released, and every object stays", http.StatusNoContent),
 		agentConfigs, a.unsetAgentConfig)
 
 	project := gitLabProjects.path + "/{project}"
 	register(a, operation("list-gitlab-projects", http.MethodGet, gitLabProjects.path,
-		"List where projects are that files of GitLab's name", http.StatusOK), gitLabProjects, a.listGitLabProjects)
+		"List the URLs of GitLab projects", http.StatusOK), gitLabProjects, a.listGitLabProjects)
 	register(a, operation("set-gitlab-project", http.MethodPut, project,
-		"Say where a project is that files of GitLab's name by its number", http.StatusOK), gitLabProjects, a.setGitLabProject)
+		"Set the URL of a GitLab project", http.StatusOK), gitLabProjects, a.setGitLabProject)
 	register(a, operation("unset-gitlab-project", http.MethodDelete, project,
-		"Forget where a project is; what runs of it goes on", http.StatusNoContent), gitLabProjects, a.unsetGitLabProject)
+		"Delete the URL of a GitLab project; running deployments are not affected", http.StatusNoContent), gitLabProjects, a.unsetGitLabProject)
 }
 
 func (a *api) getAgentConfig(ctx context.Context, p auth.Principal, in *Named) (*answered[apiv1.AgentConfig], error) {
@@ -89,12 +89,12 @@ func agentConfigAnswer(v control.AgentConfigView, err error) (*answered[apiv1.Ag
 	if err != nil {
 		return nil, err
 	}
-	state := cmp.Or(string(v.State), "Pending")
+	state, reason := cmp.Or(string(v.State), "Pending"), v.State.Reason()
 	if v.RepositoryError != "" {
-		state = "Unreadable"
+		state, reason = "Unreadable", fleet.ReasonRepositoryUnreadable
 	}
 	out := apiv1.AgentConfig{
-		Agent: v.AgentName, RepoURL: v.RepoURL, State: state, Message: v.RepositoryError, File: v.File, Commit: v.Commit, LiveCommit: v.Live,
+		Agent: v.AgentName, RepoURL: v.RepoURL, State: state, Reason: string(reason), Message: v.RepositoryError, File: v.File, Commit: v.Commit, LiveCommit: v.Live,
 		ReadAt: utc(v.ReadAt), Errors: findingsJSON(v.Errors), MoreErrors: v.More, Notices: findingsJSON(v.Notices),
 		Deployments: []apiv1.ConfigDeployment{},
 	}
@@ -126,7 +126,7 @@ func declaredJSON(d *fleet.Declaration) *apiv1.DeclaredBy {
 }
 
 func (a *api) listGitLabProjects(ctx context.Context, p auth.Principal, in *listGitLabProjectsInput) (*listOutput[apiv1.GitLabProject], error) {
-	// A path has slashes in it, so it is a key whole.
+	// A path contains slashes, so it is one escaped key.
 	list, err := a.control.GitLabProjects(ctx, p, in.Tenant, store.Page{After: in.After, Limit: in.Limit + 1})
 	if err != nil {
 		return nil, err

@@ -20,6 +20,7 @@ import (
 type agentControl interface {
 	EnrollAgent(ctx context.Context, p auth.Principal, tenant string, req control.EnrollAgent) (control.Enrollment, error)
 	Agents(ctx context.Context, p auth.Principal, tenant string, f store.AgentFilter) ([]control.AgentView, error)
+	ForeignApplications(ctx context.Context, p auth.Principal, tenant, agent string) (fleet.ForeignApplications, error)
 	Agent(ctx context.Context, p auth.Principal, tenant, name string) (control.AgentView, error)
 	UpdateAgent(ctx context.Context, p auth.Principal, tenant, name string, req control.UpdateAgent, match control.Match) (control.AgentView, error)
 	DeleteAgent(ctx context.Context, p auth.Principal, tenant, name string, match control.Match) error
@@ -31,17 +32,20 @@ type (
 	listAgentsInput struct {
 		InTenant
 		Paging
-		Label []string `query:"label,explode" doc:"KEY=VALUE; repeated: agents that have all of them."`
+		Label []string `query:"label,explode" doc:"KEY=VALUE; repeatable: agents that have all of these labels."`
 		LabelSelector
 		Text      string `query:"q" maxLength:"253" doc:"Part of the name."`
-		Connected string `query:"connected" enum:"true,false" doc:"Only those with a connected replica, or only those without."`
+		Reason    string `query:"reason" maxLength:"64" pattern:"^[A-Za-z]*$" doc:"AgentConnected, AgentDisconnected or AgentNeverConnected."`
+		Connected string `query:"connected" enum:"true,false" doc:"Only agents with a connected replica, or only agents without one."`
 	}
 	manifestInput struct {
 		Named
-		Image             string `query:"image" doc:"Image of the agent; needed unless the server has a default (--agent-image) or withoutDeployment is set."`
-		Replicas          int    `query:"replicas" minimum:"0" maximum:"9" doc:"How many pods; 1 when absent, whatever there are now."`
-		ServerAddress     string `query:"serverAddress" doc:"How the agent reaches the server; the server knows a default."`
-		WithoutDeployment bool   `query:"withoutDeployment" doc:"Leave the Deployment out: for an agent that runs outside of its cluster, and to uninstall one, whose Namespace takes the Deployment along."`
+		Image              string `query:"image" doc:"Image of the agent; required unless the server has a default (--agent-image) or withoutDeployment is set."`
+		Replicas           int    `query:"replicas" minimum:"0" maximum:"9" doc:"Number of pods; default 1, independent of the current number."`
+		ServerAddress      string `query:"serverAddress" doc:"Address of the server for the agent. The server has a default."`
+		Namespace          string `query:"namespace" maxLength:"63" doc:"Namespace of the agent. The server has a default."`
+		RegistrationSecret string `query:"registrationSecret" maxLength:"253" doc:"Name of a Secret that you create in the namespace of the agent; its key registrationToken holds the token."`
+		WithoutDeployment  bool   `query:"withoutDeployment" doc:"Leave the Deployment out: for an agent that runs outside its cluster, and to uninstall one, because deleting the Namespace deletes the Deployment."`
 	}
 	manifestOutput struct {
 		ContentType string `header:"Content-Type"`
@@ -53,12 +57,12 @@ func (a *api) registerAgents() {
 	one := agents.path + "/{name}"
 	register(a, operation("list-agents", http.MethodGet, agents.path, "List agents by name", http.StatusOK), agents, a.listAgents)
 	register(a, operation("enroll-agent", http.MethodPost, agents.path,
-		"Enrol an agent: its token and manifest are shown this once", http.StatusCreated), agents, a.enrollAgent)
+		"Enroll an agent: its token and manifest are returned only once", http.StatusCreated), agents, a.enrollAgent)
 	register(a, operation("get-agent", http.MethodGet, one, "Read an agent", http.StatusOK), agents, a.getAgent)
 	register(a, operation("update-agent", http.MethodPatch, one,
-		"Change labels or namespaces of an agent; deployments come and go with them", http.StatusOK, http.StatusPreconditionFailed), agents, a.updateAgent)
+		"Change labels or namespaces of an agent; its deployments change with them", http.StatusOK, http.StatusPreconditionFailed), agents, a.updateAgent)
 	register(a, operation("delete-agent", http.MethodDelete, one,
-		"Forget an agent: its token is refused from then on, and everything that it has deployed stays in its cluster",
+		"Delete an agent: its token becomes invalid, and everything that it deployed stays in its cluster",
 		http.StatusNoContent, http.StatusPreconditionFailed), agents, a.deleteAgent)
 
 	manifest := operation("get-agent-manifest", http.MethodGet, one+"/manifest",
@@ -68,6 +72,20 @@ func (a *api) registerAgents() {
 		Content:     map[string]*huma.MediaType{"application/yaml": {Schema: &huma.Schema{Type: huma.TypeString}}},
 	}}
 	register(a, manifest, agents, a.getManifest)
+	register(a, operation("list-agent-applications", http.MethodGet, one+"/applications",
+		"List the Applications of Argo CD that an agent does not manage", http.StatusOK), agents, a.listAgentApplications)
+}
+
+func (a *api) listAgentApplications(ctx context.Context, p auth.Principal, in *Named) (*plain[apiv1.AgentApplications], error) {
+	l, err := a.control.ForeignApplications(ctx, p, in.Tenant, in.Name)
+	if err != nil {
+		return nil, err
+	}
+	out := apiv1.AgentApplications{Items: make([]apiv1.AgentApplication, 0, len(l.Items)), Total: l.Total}
+	for _, item := range l.Items {
+		out.Items = append(out.Items, apiv1.AgentApplication(item))
+	}
+	return &plain[apiv1.AgentApplications]{Body: out}, nil
 }
 
 func (a *api) listAgents(ctx context.Context, p auth.Principal, in *listAgentsInput) (*listOutput[apiv1.Agent], error) {
@@ -79,7 +97,7 @@ func (a *api) listAgents(ctx context.Context, p auth.Principal, in *listAgentsIn
 	if err != nil {
 		return nil, err
 	}
-	f := store.AgentFilter{Page: in.page(), Labels: labels, Selector: selector, Text: in.Text}
+	f := store.AgentFilter{Page: in.page(), Labels: labels, Selector: selector, Text: in.Text, Reason: fleet.Reason(in.Reason)}
 	if in.Connected != "" {
 		f.Connected = new(in.Connected == "true")
 	}
@@ -100,7 +118,8 @@ func (a *api) updateAgent(ctx context.Context, p auth.Principal, in *editInput[a
 		return nil, err
 	}
 	return agentAnswer(a.control.UpdateAgent(ctx, p, in.Tenant, in.Name, control.UpdateAgent{
-		Labels: given(in.Body.Labels), Namespaces: givenList(in.Body.Namespaces),
+		Labels: given(in.Body.Labels), Namespaces: givenList(in.Body.Namespaces), EngineNamespace: in.Body.EngineNamespace,
+		DeliverGitCredentials: in.Body.DeliverGitCredentials,
 	}, match))
 }
 
@@ -116,10 +135,10 @@ func agentAnswer(v control.AgentView, err error) (*tagged[apiv1.Agent], error) {
 	if err != nil {
 		return nil, err
 	}
-	return &tagged[apiv1.Agent]{ETag: etag(v.ID, v.Spec), Body: agentJSON(v)}, nil
+	return &tagged[apiv1.Agent]{ETag: etag(v.ID, v.SpecRevision), Body: agentJSON(v)}, nil
 }
 
-// given is nil for what a request leaves out, which is not the same as an empty one.
+// given returns nil for an absent value, which differs from an empty one.
 func given(m map[string]string) *map[string]string {
 	if m == nil {
 		return nil
@@ -139,15 +158,15 @@ func (a *api) enrollAgent(ctx context.Context, p auth.Principal, in *createInput
 	naming(ctx, in.Body.Name)
 	opts := a.installOptions(in.Tenant, in.Body.ServerAddress, in.Body.Image)
 	opts.WithSecret, opts.Replicas, opts.WithoutDeployment = true, in.Body.Replicas, in.Body.WithoutDeployment
-	// Tried before anything is stored: a mistake must not leave an agent whose token nobody saw.
+	// Validate before anything is stored: an error must not leave an agent whose token was never shown.
 	opts.Token = "checked"
-	opts.Agent = fleet.Agent{Name: in.Body.Name, Namespaces: in.Body.Namespaces}
+	opts.Agent = fleet.Agent{Name: in.Body.Name, Namespaces: in.Body.Namespaces, EngineNamespace: in.Body.EngineNamespace, DeliverGitCredentials: in.Body.DeliverGitCredentials}
 	if _, err := install.Manifest(opts); err != nil {
 		return nil, err
 	}
 	done, err := a.control.EnrollAgent(ctx, p, in.Tenant, control.EnrollAgent{
 		Name: in.Body.Name, Labels: in.Body.Labels, Namespaces: in.Body.Namespaces, Token: in.Body.Token,
-		ConfigRepoURL: in.Body.ConfigRepoURL,
+		EngineNamespace: in.Body.EngineNamespace, DeliverGitCredentials: in.Body.DeliverGitCredentials, ConfigRepoURL: in.Body.ConfigRepoURL,
 	})
 	if err != nil {
 		return nil, err
@@ -155,12 +174,12 @@ func (a *api) enrollAgent(ctx context.Context, p auth.Principal, in *createInput
 	opts.Agent, opts.Token = done.Agent, done.Token
 	manifest, err := install.Manifest(opts)
 	if err != nil {
-		return nil, fmt.Errorf("making the manifest of agent %q: %w", done.Agent.Name, err)
+		return nil, fmt.Errorf("generating the manifest of agent %q: %w", done.Agent.Name, err)
 	}
 	info := infoFrom(ctx)
 	info.shownOnce = true
 	return &created[apiv1.Enrollment]{
-		Location: info.about.list + "/" + done.Agent.Name, ETag: etag(done.Agent.ID, done.Agent.Spec),
+		Location: info.about.list + "/" + done.Agent.Name, ETag: etag(done.Agent.ID, done.Agent.SpecRevision),
 		Body: apiv1.Enrollment{Agent: agentJSON(control.AgentView{Agent: done.Agent}), Token: done.Token, Manifest: string(manifest)},
 	}, nil
 }
@@ -172,6 +191,7 @@ func (a *api) getManifest(ctx context.Context, p auth.Principal, in *manifestInp
 	}
 	opts := a.installOptions(in.Tenant, in.ServerAddress, in.Image)
 	opts.Agent, opts.Replicas, opts.WithoutDeployment = view.Agent, in.Replicas, in.WithoutDeployment
+	opts.AgentNamespace, opts.RegistrationSecret = in.Namespace, in.RegistrationSecret
 	manifest, err := install.Manifest(opts)
 	if err != nil {
 		return nil, err
@@ -190,9 +210,9 @@ func (a *api) installOptions(tenantName, address, image string) install.Options 
 
 func agentJSON(v control.AgentView) apiv1.Agent {
 	out := apiv1.Agent{
-		ID: string(v.ID), Name: v.Name, Labels: v.Labels, Scope: string(v.Scope), Namespaces: v.Namespaces,
-		Connected: v.Connected, LastSeenAt: utc(v.LastSeenAt), Spec: v.Spec, CreatedAt: utc(v.CreatedAt),
-		Targets: v.Targets, Warnings: v.Warnings,
+		ID: string(v.ID), Name: v.Name, Labels: v.Labels, Scope: string(v.Scope), Namespaces: v.Namespaces, EngineNamespace: v.EngineNamespace, DeliverGitCredentials: v.DeliverGitCredentials,
+		Reason: string(v.Reason()), Conditions: conditionsJSON(v.Conditions()), Connected: v.Connected, LastSeenAt: utc(v.LastSeenAt), SpecRevision: v.SpecRevision, CreatedAt: utc(v.CreatedAt),
+		Targets: v.Targets, Warnings: causesJSON(v.Warnings),
 	}
 	for _, c := range v.Connections {
 		out.Connections = append(out.Connections, apiv1.Connection{

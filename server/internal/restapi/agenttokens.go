@@ -29,13 +29,13 @@ type agentTokenInput struct {
 
 func (a *api) registerAgentTokens() {
 	register(a, operation("list-agent-tokens", http.MethodGet, agentTokensPath,
-		"List the tokens of an agent; at most two are valid at once", http.StatusOK), agents, a.listAgentTokens)
+		"List the tokens of an agent; at most two are valid at the same time", http.StatusOK), agents, a.listAgentTokens)
 	register(a, operation("create-agent-token", http.MethodPost, agentTokensPath,
-		"Create another token of an agent: it is shown this once", http.StatusCreated), agentTokens, a.createAgentToken)
+		"Create another token of an agent: it is returned only once", http.StatusCreated), agentTokens, a.createAgentToken)
 	register(a, operation("revoke-agent-token", http.MethodDelete, agentTokensPath+"/{token}",
-		"Revoke a token of an agent: connections that use it end within seconds, and what is applied stays", http.StatusNoContent), agents, a.revokeAgentToken)
+		"Revoke a token of an agent: connections that use it end within seconds, and applied objects stay", http.StatusNoContent), agents, a.revokeAgentToken)
 	register(a, operation("rotate-agent-token", http.MethodPost, tenant+"/agents/{name}/rotate-token",
-		"Give a connected agent a new token, and revoke the old one when it has come back with the new one", http.StatusAccepted), agents, a.rotateAgentToken)
+		"Give a connected agent a new token, and revoke the old one when it has connected with the new one", http.StatusAccepted), agents, a.rotateAgentToken)
 }
 
 func (a *api) listAgentTokens(ctx context.Context, p auth.Principal, in *namedListInput) (*listOutput[apiv1.AgentToken], error) {

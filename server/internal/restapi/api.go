@@ -7,12 +7,14 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"sync"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 )
 
@@ -20,44 +22,44 @@ const (
 	base   = "/api/v1"
 	tenant = base + "/tenants/{tenant}"
 
-	// maxBody bounds what a caller can make the server hold; no request comes near it.
+	// maxBody limits the body of a request; no valid request comes near it.
 	maxBody = 1 << 20
-	// bodyTimeout is generous, because it also bounds the handler: net/http ends the context of a
-	// request when the deadline for reading passes.
+	// bodyTimeout is generous, because it also limits the handler: net/http ends the context of a request when
+	// the read deadline passes.
 	bodyTimeout = 60 * time.Second
 )
 
-// Config is what the door may be told. Zero fields take their defaults.
+// Config configures the REST API. Zero fields have defaults.
 type Config struct {
-	// ExternalURL is how users and Git hosts reach the server, without a slash at its end. It is
-	// a function because a port may be known only after listening.
+	// ExternalURL returns the URL of the server for users and Git hosts, without a trailing slash. It is a
+	// function because a port may be known only after listening.
 	ExternalURL func() string
-	// AgentAddress is what enrol manifests tell agents to connect to: grpcs://host:port.
+	// AgentAddress returns the address of the server for agents, for enrollment manifests: grpcs://host:port.
 	AgentAddress func() string
-	// CAPEM is the certificate of the server's own CA; empty when a public one signed.
+	// CAPEM is the certificate of the server's own CA; empty with a public CA.
 	CAPEM []byte
-	// DefaultImage is the agent image of enrol manifests that name none. Without it such requests are
+	// DefaultImage is the agent image of enrollment manifests without one. Without a default, such requests are
 	// refused.
 	DefaultImage string
 	// Version of the server.
 	Version string
-	// KeepAlive is how often an idle stream writes a comment line, for proxies that cut silent
-	// connections; default 20 s.
+	// KeepAlive is the interval of comment lines in idle streams, for proxies that close silent connections;
+	// default 20 s.
 	KeepAlive time.Duration
-	// Recheck is how often is asked whether the callers of streams may still read them, once for each
+	// Recheck is how often the server checks whether the callers of streams may still read them, once for each
 	// token; default 2 s.
 	Recheck time.Duration
-	// Login lets people in by an identity provider; nil when there is none.
+	// Login handles logins through an identity provider; nil if there is none.
 	Login Login
-	// PerCaller bounds the requests of each token; default 200 a second, 400 at once.
+	// PerCaller limits the requests of each token; default 200 per second, with bursts of 400.
 	PerCaller Rate
-	// PerAddress bounds the requests that present no valid token, of each address; default 20 a
-	// second, 40 at once.
+	// PerAddress limits the requests without a valid token of each address; default 20 per second, with bursts
+	// of 40.
 	PerAddress Rate
-	// Streams and LongPolls bound how many of them are open at the same time; zero fields take the
-	// defaults of held_requests.go.
+	// Streams and LongPolls limit how many of them are open at the same time; zero fields have the defaults of
+	// held_requests.go.
 	Streams, LongPolls HeldLimit
-	// TrustedProxies are those whose X-Forwarded-For is believed; default nobody's.
+	// TrustedProxies are the proxies whose X-Forwarded-For is trusted; default none.
 	TrustedProxies []netip.Prefix
 	// Metrics counts requests and refusals; may be nil.
 	Metrics prometheus.Registerer
@@ -66,17 +68,17 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Login is how people log in with a browser.
+// Login handles logins of people with a browser.
 type Login interface {
 	// ServeHTTP serves /api/v1/auth/.
 	http.Handler
-	// SessionToken is the token of the session that a browser carries; "" when it carries none.
+	// SessionToken returns the token of the session cookie, or "".
 	SessionToken(r *http.Request) string
 }
 
-// Control is what the door needs from the room that decides.
+// Control is the interface to the use cases.
 type Control interface {
-	// Authenticate finds out who presents a token, or fails with auth.ErrUnauthenticated.
+	// Authenticate returns the caller of a token, or fails with auth.ErrUnauthenticated.
 	Authenticate(ctx context.Context, token string) (auth.Principal, error)
 	tenantControl
 	fleetControl
@@ -119,12 +121,12 @@ type api struct {
 	hooks   hookPlaces
 	streams *heldRequests
 	polls   *heldRequests
-	// deliveries are the webhooks that had their effect.
+	// deliveries are the webhooks that had an effect.
 	deliveries *deliveries
 	pushes     *pushes
 }
 
-// New makes the handler of /api/v1/.
+// New returns the handler of /api/v1/.
 func New(cfg Config, control Control) http.Handler {
 	cfg.KeepAlive = cmp.Or(cfg.KeepAlive, 20*time.Second)
 	cfg.Recheck = cmp.Or(cfg.Recheck, 2*time.Second)
@@ -181,7 +183,7 @@ func (a *api) registerAll(mux *http.ServeMux) {
 	a.registerStream(mux)
 }
 
-// newSpec is the OpenAPI document before any operation is in it.
+// newSpec returns the OpenAPI document without operations.
 func newSpec() *huma.OpenAPI {
 	return &huma.OpenAPI{
 		OpenAPI: "3.1.0",
@@ -192,7 +194,7 @@ func newSpec() *huma.OpenAPI {
 		Components: &huma.Components{
 			Schemas: huma.NewMapRegistry("#/components/schemas/", huma.DefaultSchemaNamer),
 			SecuritySchemes: map[string]*huma.SecurityScheme{
-				"token":      {Type: "http", Scheme: "bearer", Description: "An API token, as printed at the first start of the server, or that of a session."},
+				"token":      {Type: "http", Scheme: "bearer", Description: "An API token, as printed at the first start of the server, or the token of a session."},
 				"agentToken": {Type: "http", Scheme: "bearer", Description: "The token of an agent."},
 			},
 		},
@@ -201,19 +203,27 @@ func newSpec() *huma.OpenAPI {
 }
 
 func humaConfig(spec *huma.OpenAPI) huma.Config {
+	describeMembers(spec)
 	return huma.Config{
 		OpenAPI: spec,
 		Formats: huma.DefaultFormats,
-		// A mistyped filter that is ignored would answer another question than was asked.
+		// Ignoring a mistyped filter would return a wrong result.
 		RejectUnknownQueryParameters: true,
-		Transformers:                 []huma.Transformer{withoutValues},
+		Transformers:                 []huma.Transformer{tidyProblem},
 	}
 }
 
-// withoutValues takes what the caller sent out of problem documents: it may be a secret, and answers
-// end up in logs.
-func withoutValues(_ huma.Context, _ string, v any) (any, error) {
+// tidyProblem removes values of the request from problem documents: they may be secrets, and responses end up in logs. It
+// gives the invalid requests that huma detects their reason.
+func tidyProblem(_ huma.Context, _ string, v any) (any, error) {
 	if p, ok := v.(*huma.ErrorModel); ok {
+		own := &problemDocument{ErrorModel: *p}
+		if p.Status == http.StatusUnprocessableEntity {
+			own.Reason = string(fleet.ReasonRequestInvalid)
+		}
+		v = own
+	}
+	if p, ok := v.(*problemDocument); ok {
 		for _, e := range p.Errors {
 			e.Value = nil
 		}
@@ -221,11 +231,13 @@ func withoutValues(_ huma.Context, _ string, v any) (any, error) {
 	return v, nil
 }
 
-// serveSpec writes the OpenAPI document, which is complete by now.
+// serveSpec writes the OpenAPI document. It encodes the document at the first request, because encoding takes
+// longer than the rest of New.
 func (a *api) serveSpec() http.Handler {
-	text, err := json.Marshal(a.huma.OpenAPI())
+	encode := sync.OnceValues(func() ([]byte, error) { return json.Marshal(a.huma.OpenAPI()) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		infoFrom(r.Context()).route = base + "/openapi.json"
+		text, err := encode()
 		if err != nil {
 			writeProblem(w, mapError(r.Context(), err, subject{}))
 			return

@@ -28,11 +28,11 @@ var (
 )
 
 type (
-	// AuditQuery narrows the audit log.
+	// AuditQuery filters the audit log.
 	AuditQuery struct {
 		Paging
 		Actor  string    `query:"actor" maxLength:"253" doc:"Name of the token or person, or system."`
-		Action string    `query:"action" maxLength:"253" doc:"Such as deployment.create."`
+		Action string    `query:"action" maxLength:"253" doc:"For example, deployment.create."`
 		Kind   string    `query:"kind" maxLength:"63" doc:"Kind of the resource."`
 		Name   string    `query:"name" maxLength:"2048" doc:"Name of the resource."`
 		Since  time.Time `query:"since" doc:"Not before this time (RFC 3339)."`
@@ -48,10 +48,10 @@ type (
 		Agent      string    `query:"agent" maxLength:"253" doc:"Only events of this agent."`
 		Reason     string    `query:"reason" maxLength:"64" doc:"Only events with this reason; see docs/reasons.md."`
 		Type       string    `query:"type" enum:"Normal,Warning" doc:"Only events of this type."`
-		After      int64     `query:"after" minimum:"0" doc:"Those that follow this sequence number: 'next' of the page before. The newest are meant otherwise."`
-		Before     int64     `query:"before" minimum:"0" doc:"The newest of those before this sequence number: 'previous' of the page after."`
+		After      int64     `query:"after" minimum:"0" doc:"Events after this sequence number: 'next' of the previous page. Without it, the newest events."`
+		Before     int64     `query:"before" minimum:"0" doc:"The newest events before this sequence number: 'previous' of the following page."`
 		Since      time.Time `query:"since" doc:"Not before this time (RFC 3339)."`
-		Limit      int       `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"At most this many."`
+		Limit      int       `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"Maximum number of events."`
 	}
 )
 
@@ -85,18 +85,18 @@ func (a *api) listAudit(ctx context.Context, p auth.Principal, tenantName string
 
 func auditJSON(e fleet.AuditEvent) apiv1.AuditEvent {
 	return apiv1.AuditEvent{
-		Seq: e.Seq, At: utc(e.At), Actor: e.Actor, Door: e.Door, Action: e.Action, Kind: e.Kind, Name: e.Name, ID: e.ID,
+		Seq: e.Seq, At: utc(e.At), Actor: e.Actor, Component: e.Component, Action: e.Action, Kind: e.Kind, Name: e.Name, ID: e.ID,
 		Request: e.Request, Address: e.Address, Detail: e.Detail,
 	}
 }
 
 func (a *api) registerEvents() {
-	register(a, operation("list-events", http.MethodGet, events.path, "List events, oldest first: the newest, or what was before or after one", http.StatusOK), events, a.listEvents)
+	register(a, operation("list-events", http.MethodGet, events.path, "List events, oldest first: the newest, or those before or after a sequence number", http.StatusOK), events, a.listEvents)
 }
 
 func (a *api) listEvents(ctx context.Context, p auth.Principal, in *eventsInput) (*listOutput[apiv1.Event], error) {
 	if in.After > 0 && in.Before > 0 {
-		return nil, fleet.Invalid("before", "goes one way, and 'after' the other: give one of them")
+		return nil, fleet.Invalid("before", "and 'after' exclude each other: use one of them")
 	}
 	found, err := a.control.Events(ctx, p, in.Tenant, store.EventFilter{
 		Agent: in.Agent, Deployment: in.Deployment, Reason: fleet.Reason(in.Reason), Type: fleet.EventType(in.Type), AfterSeq: in.After, BeforeSeq: in.Before, Since: in.Since, Limit: in.Limit + 1,
@@ -108,7 +108,7 @@ func (a *api) listEvents(ctx context.Context, p auth.Principal, in *eventsInput)
 	if in.After > 0 {
 		return paged(found, in.Limit, eventJSON, seq), nil
 	}
-	older := max(0, len(found)-in.Limit) // one more was asked for, and it is the oldest
+	older := max(0, len(found)-in.Limit) // one more was requested, and it is the oldest
 	out := paged(found[older:], in.Limit, eventJSON, seq)
 	if older > 0 {
 		out.Body.Previous = seq(found[older])

@@ -9,20 +9,20 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/auth"
 )
 
-const door = "rest"
+const component = "rest"
 
-// authenticated lets in whoever presents a valid token, in a header or in the cookie of a session.
+// authenticated requires a valid token, in a header or in a session cookie.
 func (a *api) authenticated(next http.Handler) http.Handler {
 	cross := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token := bearer(r)
 		if token == "" && a.cfg.Login != nil {
 			token = a.cfg.Login.SessionToken(r)
-			// A browser sends its cookies whoever made it send the request; a token in a header it
-			// sends for nobody else.
+			// A browser sends its cookies with requests of any site; a token in a header comes only from its
+			// own page.
 			if err := cross.Check(r); token != "" && err != nil {
 				writeProblem(w, problem(http.StatusForbidden,
-					"a page of another site made this request in your name: it was refused, and nothing was changed"))
+					"a page of another site sent this request with your session: it was refused, and nothing was changed"))
 				return
 			}
 		}
@@ -32,7 +32,7 @@ func (a *api) authenticated(next http.Handler) http.Handler {
 				return err
 			}
 			info := infoFrom(r.Context())
-			principal.Door, principal.Request, principal.Address = door, info.id, r.RemoteAddr
+			principal.Component, principal.Request, principal.Address = component, info.id, r.RemoteAddr
 			info.principal = principal
 			info.guard = func(end func()) (leave func()) { return a.guards.watch(token, principal, end) }
 			return nil
@@ -40,11 +40,11 @@ func (a *api) authenticated(next http.Handler) http.Handler {
 	})
 }
 
-// admit lets a caller in whose token is good, as fast as it may come.
+// admit authenticates a caller and enforces the rate limits.
 func (a *api) admit(w http.ResponseWriter, r *http.Request, token string, identify func(context.Context) error, next http.Handler) {
 	if wait := a.gate.knock(r, token); wait > 0 {
 		a.metrics.refused.WithLabelValues(refusedAddress).Inc()
-		tooMany(w, wait, "too many requests without a valid token came from your address: wait, and check the token")
+		tooMany(w, wait, "too many requests without a valid token from your address: wait, and check the token")
 		return
 	}
 	err := auth.ErrUnauthenticated
@@ -62,7 +62,7 @@ func (a *api) admit(w http.ResponseWriter, r *http.Request, token string, identi
 	}
 	if wait := a.gate.pass(token); wait > 0 {
 		a.metrics.refused.WithLabelValues(refusedCaller).Inc()
-		tooMany(w, wait, "too many requests came with this token: slow down, use larger pages, or follow the stream instead of polling")
+		tooMany(w, wait, "too many requests with this token: slow down, use larger pages, or follow the stream instead of polling")
 		return
 	}
 	infoFrom(r.Context()).tokenKey = caller(token)
@@ -77,8 +77,7 @@ func bearer(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// registerLogin mounts what lets people log in. What it may offer can be asked for even when there
-// is nothing.
+// registerLogin adds the login routes. The login configuration is available even without a provider.
 func (a *api) registerLogin(mux *http.ServeMux) {
 	a.describeLogin()
 	const authPath = base + "/auth/"
@@ -96,7 +95,7 @@ func (a *api) registerLogin(mux *http.ServeMux) {
 		infoFrom(r.Context()).route = authPath
 		if wait := a.gate.knock(r, ""); wait > 0 {
 			a.metrics.refused.WithLabelValues(refusedAddress).Inc()
-			tooMany(w, wait, "too many failed requests came from your address: wait")
+			tooMany(w, wait, "too many failed requests from your address: wait")
 			return
 		}
 		rec := &statusRecorder{ResponseWriter: w}

@@ -6,11 +6,11 @@ import (
 	"github.com/kedge-dev/kedge/internal/plaintext"
 )
 
-// cleanTag marks fields that are kept as they came: secrets, which are checked elsewhere and shown to nobody.
+// cleanTag marks fields that are not cleaned: secrets, which are checked elsewhere and never shown.
 const cleanTag = "plain"
 
-// cleanInput makes every text of a request plain before anybody sees it: what is stored is shown on terminals. Values of
-// charts, which are maps of anything, are content and stay as they are.
+// cleanInput removes control characters from every text of a request: stored text is shown on terminals. Values
+// of charts, which are maps of any type, are content and do not change.
 func cleanInput(in any) { cleanValue(reflect.ValueOf(in)) }
 
 func cleanValue(v reflect.Value) {

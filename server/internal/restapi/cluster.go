@@ -20,27 +20,27 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// clusterControl serves agents that speak nothing but HTTP.
+// clusterControl serves clusters that poll over HTTP.
 type clusterControl interface {
 	AuthenticateAgent(ctx context.Context, token string) (fleet.Agent, fleet.Tenant, error)
-	// Applications returns what the agent shall hold, and a tag that changes with it.
+	// Applications returns the desired state of the agent, and a tag that changes with it.
 	Applications(ctx context.Context, agent fleet.Agent) ([]control.Application, string, error)
-	// WaitApplications returns when the tag is another one, or after a while with false.
+	// WaitApplications returns when the tag changes, or after a while with false.
 	WaitApplications(ctx context.Context, agent fleet.Agent, tag string, wait time.Duration) ([]control.Application, string, bool, error)
 	Report(ctx context.Context, batch []control.AgentReports) error
 }
 
 const (
 	clusterPath = base + "/cluster"
-	// maxWait is how long a poll may be held: less than what proxies cut, and than a request may take.
+	// maxWait is how long a poll may wait: less than the timeouts of proxies and of requests.
 	maxWait = 50 * time.Second
 )
 
 type (
-	// PollQuery is what every poll takes.
+	// PollQuery is the input of a poll.
 	PollQuery struct {
-		IfNoneMatch string `header:"If-None-Match" doc:"The ETag of what the caller has: the answer is 304 while that holds."`
-		Wait        string `query:"wait" doc:"With If-None-Match: how long to wait for something new, such as 30s; at most 50s."`
+		IfNoneMatch string `header:"If-None-Match" doc:"The ETag of the last response: the response is 304 while nothing has changed."`
+		Wait        string `query:"wait" doc:"With If-None-Match: how long to wait for a change, such as 30s; at most 50s."`
 	}
 	applicationsByPathInput struct {
 		Token string `path:"token" doc:"The token of the agent. Prefer the header: URLs end up in the logs of proxies."`
@@ -48,10 +48,10 @@ type (
 	}
 	applicationsOutput struct {
 		Status int
-		ETag   string `header:"ETag" doc:"Names what is desired of the whole cluster."`
+		ETag   string `header:"ETag" doc:"Identifies the desired state of the whole cluster."`
 		Body   *apiv1.Applications
 	}
-	// StatusReport is what every report holds.
+	// StatusReport is the input of a report.
 	StatusReport struct {
 		Body apiv1.ApplicationStatuses
 	}
@@ -63,12 +63,11 @@ type (
 
 var applications = resource{"cluster", clusterPath}
 
-// clusterRoutes is a door of its own in this door, because its callers are agents; it shares the
-// OpenAPI document.
+// clusterRoutes adds the API for agents, which has its own authentication and shares the OpenAPI document.
 func (a *api) clusterRoutes() *http.ServeMux {
 	mux := http.NewServeMux()
 	door := humago.New(mux, humaConfig(a.huma.OpenAPI()))
-	const poll, report = "Poll what a cluster shall hold: the rows of the agent whose token this is, and nobody else's", "Report how a cluster is doing"
+	const poll, report = "Poll the desired state of a cluster: all applications of the agent of this token", "Report the status of a cluster"
 	registerIn(door, clusterOperation("poll-applications", http.MethodGet, clusterPath+"/applications", poll, http.StatusOK), applications, a.pollApplications)
 	registerIn(door, byPath(clusterOperation("poll-applications-by-path", http.MethodGet, clusterPath+"/{token}/applications", poll, http.StatusOK)), applications,
 		func(ctx context.Context, info *requestInfo, in *applicationsByPathInput) (*applicationsOutput, error) {
@@ -84,11 +83,11 @@ func (a *api) clusterRoutes() *http.ServeMux {
 
 func clusterOperation(id, method, path, summary string, status int) huma.Operation {
 	op := operation(id, method, path, summary, status)
-	op.Parameters = nil // an agent's report is harmless twice: there is no idempotency key
+	op.Parameters = nil // repeating a report of an agent is harmless: there is no idempotency key
 	op.Errors = []int{http.StatusUnauthorized, http.StatusTooManyRequests}
 	op.Security = []map[string][]string{{"agentToken": {}}}
 	if method == http.MethodGet {
-		op.Responses = map[string]*huma.Response{"304": {Description: "What the caller has still holds."}}
+		op.Responses = map[string]*huma.Response{"304": {Description: "The desired state has not changed."}}
 	}
 	return op
 }
@@ -98,7 +97,7 @@ func byPath(op huma.Operation) huma.Operation {
 	return op
 }
 
-// asAgent lets in whoever presents the token of an agent, in a header or in the path.
+// asAgent requires the token of an agent, in a header or in the path.
 func (a *api) asAgent(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		token := cmp.Or(pathToken(r), bearer(r))
@@ -108,7 +107,7 @@ func (a *api) asAgent(next http.Handler) http.Handler {
 				return err
 			}
 			info := infoFrom(r.Context())
-			info.agent, info.principal = agent, auth.Principal{Name: agent.Name, Door: door, Request: info.id, Address: r.RemoteAddr}
+			info.agent, info.principal = agent, auth.Principal{Name: agent.Name, Component: component, Request: info.id, Address: r.RemoteAddr}
 			info.about = subject{kind: "agent", name: agent.Name, tenant: owner.Name}
 			info.recheck = func(ctx context.Context) error {
 				_, _, err := a.control.AuthenticateAgent(ctx, token)
@@ -119,7 +118,7 @@ func (a *api) asAgent(next http.Handler) http.Handler {
 	})
 }
 
-// pathToken is the token of /cluster/{token}/applications; "" when there is none.
+// pathToken returns the token of /cluster/{token}/applications, or "".
 func pathToken(r *http.Request) string {
 	rest, _ := strings.CutPrefix(r.URL.EscapedPath(), clusterPath+"/")
 	first, _, more := strings.Cut(rest, "/")
@@ -161,7 +160,7 @@ func (a *api) pollApplications(ctx context.Context, info *requestInfo, in *PollQ
 	return &applicationsOutput{Status: http.StatusOK, ETag: `"` + tag + `"`, Body: body}, nil
 }
 
-// waitApplications answers as soon as there is something new, unless the token was revoked meanwhile.
+// waitApplications responds as soon as there is a change, unless the token was revoked.
 func (a *api) waitApplications(
 	ctx context.Context, info *requestInfo, tag string, wait time.Duration,
 ) (rows []control.Application, now string, same bool, err error) {
@@ -177,7 +176,7 @@ func (a *api) waitApplications(
 	return rows, now, !changed, info.recheck(ctx)
 }
 
-// knows reports whether a tag is among those of If-None-Match.
+// knows reports whether If-None-Match contains a tag.
 func knows(header, tag string) bool {
 	return slices.ContainsFunc(strings.Split(header, ","), func(one string) bool {
 		return strings.TrimPrefix(strings.TrimSpace(one), "W/") == `"`+tag+`"`
@@ -194,7 +193,7 @@ func (a *api) reportStatus(ctx context.Context, info *requestInfo, in *StatusRep
 	}
 	err := a.control.Report(ctx, []control.AgentReports{{Agent: info.agent, Reports: reports}})
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, fleet.Invalid("items", "one of them is no application of this cluster: poll again")
+		return nil, fleet.Invalid("items", "one of them is not an application of this cluster: poll again")
 	}
 	return nil, err
 }

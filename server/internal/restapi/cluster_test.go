@@ -2,12 +2,12 @@ package restapi_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"log/slog"
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -27,25 +27,36 @@ var asAgent = []string{"Authorization", "Bearer " + agentToken}
 // covers: T9
 func TestClusterPollsItsApplications(t *testing.T) {
 	t.Parallel()
-	h := restapi.New(config(), fake{standin: newStandin()})
+	f := newFixture(t)
+	podDigest := f.useChart(t)
+	h := restapi.New(config(), f)
+	_, tag, err := f.Applications(t.Context(), fleet.Agent{ID: "agt-1", TenantID: "ten-1", Name: "prod"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	byHeader := do(t, h, "GET", cluster+"applications", "", asAgent...)
 	byPath := do(t, h, "GET", cluster+url.PathEscape(agentToken)+"/applications", "", "Authorization", "")
-	if byHeader.status != 200 || byHeader.header.Get("ETag") != `"tag-1"` || byPath.body != byHeader.body || byPath.status != 200 {
+	if byHeader.status != 200 || byHeader.header.Get("ETag") != `"`+tag+`"` || byPath.body != byHeader.body || byPath.status != 200 {
 		t.Fatalf("got %d %v %s, and by path %d %s", byHeader.status, byHeader.header, byHeader.body, byPath.status, byPath.body)
 	}
 	var got apiv1.Applications
 	if err := json.Unmarshal([]byte(byHeader.body), &got); err != nil {
 		t.Fatal(err)
 	}
+	web, _ := f.target(t, "tgt-1")
+	policy := apiv1.Policy{Prune: true, Drift: "correct", Propagation: "Background", PruneLimit: apiv1.PruneLimit{Objects: 10, Percent: 30}}
 	want := apiv1.Applications{Agent: "prod", Items: []apiv1.Application{{
-		ID: "tgt-1", Tenant: "default", Name: "web", Environment: "default", Namespace: "web",
+		ID: "tgt-3", Tenant: "default", Name: "pod", Environment: "default", Namespace: "shop",
 		Source: apiv1.Source{
-			RepoURL: "https://git.example.com/web", Path: "deploy", Revision: "main", Variables: map[string]string{"zone": "{agent.name}"},
-			Helm: &apiv1.Helm{ReleaseName: "r", ValuesFiles: []string{"/env/{agent.name}.yaml"}, Values: map[string]any{"image": map[string]any{"tag": "v1"}}, SkipCRDs: true,
+			RepoURL: "https://git.example.com/web", Path: "deploy", Revision: "main", Variables: map[string]string{"zone": "prod"},
+			Helm: &apiv1.Helm{ReleaseName: "r", ValuesFiles: []string{"/env/prod.yaml"}, Values: map[string]any{"image": map[string]any{"tag": "v1"}}, SkipCRDs: true,
 				Set: []apiv1.HelmSet{{Type: "string", Expression: "image.tag=1.10"}}},
 		},
-		Policy: apiv1.Policy{Drift: "correct", Propagation: "Background", PruneLimit: apiv1.PruneLimit{Objects: 10, Percent: 30}},
-		Epoch:  1, Generation: 4, Commit: "c0ffee", Digest: "sha256:abc",
+		Policy: policy, Epoch: 2, Generation: 1, Commit: podCommit, Digest: podDigest,
+	}, {
+		ID: "tgt-1", Tenant: "default", Name: "web", Environment: "eu", Namespace: "web",
+		Source: apiv1.Source{RepoURL: "https://git.example.com/web", Path: "old"},
+		Policy: policy, Epoch: 2, Generation: 1, Commit: "c0ffee", Digest: web.Desired.Digest,
 	}}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
@@ -56,113 +67,133 @@ func TestClusterPollsItsApplications(t *testing.T) {
 		}
 	}
 	if got := do(t, h, "GET", cluster+"wrong/applications", "", asAgent...); got.status != 401 {
-		t.Errorf("a wrong token in the path beside a good one: got %d %s", got.status, got.body)
+		t.Errorf("a wrong token in the path and a valid one in the header: got %d %s", got.status, got.body)
 	}
 	if got := do(t, h, "GET", "/api/v1/whoami", "", asAgent...); got.status != 401 {
-		t.Errorf("the token of an agent opens another door: %d %s", got.status, got.body)
+		t.Errorf("the token of an agent works in the user API: %d %s", got.status, got.body)
 	}
+}
+
+// useChart gives the deployment pod the source of web, which is a chart with references to agents, and returns the
+// digest of its target.
+func (f fixture) useChart(t *testing.T) string {
+	t.Helper()
+	err := f.store.Update(t.Context(), func(tx store.Tx) error {
+		pod, err := tx.Deployments().Get(t.Context(), "ten-1", "dep-2")
+		if err != nil {
+			return err
+		}
+		pod.Source = webSpec().Source
+		return tx.Deployments().Update(t.Context(), pod)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod, _ := f.target(t, "tgt-3")
+	return pod.Desired.Digest
 }
 
 // covers: T9 (long poll)
 func TestClusterWaitsForSomethingNew(t *testing.T) {
 	t.Parallel()
-	var waited time.Duration
-	changed := true
-	h := restapi.New(config(), fake{standin: newStandin(), wait: func(_ context.Context, tag string, wait time.Duration) ([]control.Application, string, bool, error) {
-		waited = wait
-		if tag != "tag-1" {
-			t.Errorf("waited for another tag than %q", tag)
+	synctest.Test(t, func(t *testing.T) {
+		var waited []time.Duration
+		change := func() {}
+		f := newFixture(t)
+		h := restapi.New(config(), intercept(f, "WaitApplications", func(wait time.Duration) error {
+			waited = append(waited, wait)
+			change()
+			return nil
+		}))
+		tag := do(t, h, "GET", cluster+"applications", "", asAgent...).header.Get("ETag")
+		have := append([]string{"If-None-Match", `"x", W/` + tag}, asAgent...)
+		if got := do(t, h, "GET", cluster+"applications", "", have...); got.status != 304 || got.body != "" || len(waited) != 0 {
+			t.Errorf("without waiting: got %d %s after %v", got.status, got.body, waited)
 		}
-		if !changed {
-			return nil, tag, false, nil
+		if got := do(t, h, "GET", cluster+"applications?wait=30s", "", asAgent...); got.status != 200 || len(waited) != 0 {
+			t.Errorf("a first poll does not wait: got %d after %v", got.status, waited)
 		}
-		return nil, "tag-2", true, nil
-	}})
-	have := append([]string{"If-None-Match", `"x", W/"tag-1"`}, asAgent...)
-	if got := do(t, h, "GET", cluster+"applications", "", have...); got.status != 304 || got.body != "" || waited != 0 {
-		t.Errorf("without waiting: got %d %s after %s", got.status, got.body, waited)
-	}
-	if got := do(t, h, "GET", cluster+"applications?wait=30s", "", asAgent...); got.status != 200 || waited != 0 {
-		t.Errorf("who has nothing waits for nothing: got %d after %s", got.status, waited)
-	}
-	got := do(t, h, "GET", cluster+"applications?wait=30s", "", have...)
-	if got.status != 200 || got.header.Get("ETag") != `"tag-2"` || waited != 30*time.Second || !strings.Contains(got.body, `"items":[]`) {
-		t.Errorf("something new: got %d %v %s after %s", got.status, got.header, got.body, waited)
-	}
-	changed = false
-	if got := do(t, h, "GET", cluster+"applications?wait=50s", "", have...); got.status != 304 || got.header.Get("ETag") != `"tag-1"` {
-		t.Errorf("nothing new: got %d %v %s", got.status, got.header, got.body)
-	}
-	for _, wait := range []string{"61s", "x", "-1s"} {
-		if got := do(t, h, "GET", cluster+"applications?wait="+wait, "", have...); got.status != 422 || !strings.Contains(got.detail(t), "query.wait") {
-			t.Errorf("%s: got %d %s", wait, got.status, got.body)
+		if got := do(t, h, "GET", cluster+"applications?wait=30s", "", have...); got.status != 304 || got.header.Get("ETag") != tag || got.body != "" {
+			t.Errorf("nothing new: got %d %v %s", got.status, got.header, got.body)
 		}
+		change = func() { f.deletePod(t) }
+		got := do(t, h, "GET", cluster+"applications?wait=50s", "", have...)
+		if newTag := got.header.Get("ETag"); got.status != 200 || newTag == tag || newTag == "" || !strings.Contains(got.body, `"tombstone":true`) {
+			t.Errorf("something new: got %d %v %s", got.status, got.header, got.body)
+		}
+		if diff := cmp.Diff([]time.Duration{30 * time.Second, 50 * time.Second}, waited); diff != "" {
+			t.Error(diff)
+		}
+		for _, wait := range []string{"61s", "x", "-1s"} {
+			if got := do(t, h, "GET", cluster+"applications?wait="+wait, "", have...); got.status != 422 || !strings.Contains(got.detail(t), "query.wait") {
+				t.Errorf("%s: got %d %s", wait, got.status, got.body)
+			}
+		}
+	})
+}
+
+// deletePod deletes the deployment pod.
+func (f fixture) deletePod(t *testing.T) {
+	t.Helper()
+	if _, err := f.DeleteDeployment(t.Context(), admin, "default", "pod", control.Match{}); err != nil {
+		t.Error(err)
 	}
 }
 
 // covers: C7 (who waits with a token that is revoked meanwhile gets nothing)
 func TestClusterWhoseTokenIsRevokedWhileItWaitsGetsNothing(t *testing.T) {
 	t.Parallel()
-	revoked := false
-	h := restapi.New(config(), revocable{fake{standin: newStandin(), wait: func(context.Context, string, time.Duration) ([]control.Application, string, bool, error) {
-		revoked = true
-		return []control.Application{anApplication()}, "tag-2", true, nil
-	}}, &revoked})
-	got := do(t, h, "GET", cluster+"applications?wait=30s", "", append([]string{"If-None-Match", `"tag-1"`}, asAgent...)...)
-	if got.status != 401 || strings.Contains(got.body, "tgt-1") {
+	f := newFixture(t)
+	h := restapi.New(config(), intercept(f, "WaitApplications", func(time.Duration) error {
+		f.deletePod(t)
+		return f.RevokeAgentToken(t.Context(), admin, "default", "prod", "tok-2")
+	}))
+	tag := do(t, h, "GET", cluster+"applications", "", asAgent...).header.Get("ETag")
+	got := do(t, h, "GET", cluster+"applications?wait=30s", "", append([]string{"If-None-Match", tag}, asAgent...)...)
+	if got.status != 401 || strings.Contains(got.body, "tgt-") {
 		t.Errorf("got %d %s", got.status, got.body)
 	}
-}
-
-// revocable is a fake whose agent token can be revoked.
-type revocable struct {
-	fake
-	revoked *bool
-}
-
-func (r revocable) AuthenticateAgent(ctx context.Context, given string) (fleet.Agent, fleet.Tenant, error) {
-	if *r.revoked {
-		given = "revoked"
-	}
-	return r.fake.AuthenticateAgent(ctx, given)
 }
 
 // covers: T9 (status back)
 func TestClusterReportsItsStatus(t *testing.T) {
 	t.Parallel()
-	var got []control.AgentReports
 	cfg := config()
 	cfg.Now = func() time.Time { return later }
-	h := restapi.New(cfg, fake{standin: newStandin(), report: func(batch []control.AgentReports) error {
-		got = append(got, batch...)
-		return nil
-	}})
+	f := newFixture(t)
+	h := restapi.New(cfg, f)
+	_, kept := f.target(t, "tgt-3")
 	body := `{"items":[
-		{"id":"tgt-1","epoch":1,"generation":4,"digest":"sha256:abc","sync":"Failed","health":"InProgress","message":"no","asOf":"2026-11-15T12:00:00Z",
-		 "objects":[{"group":"apps","version":"v1","kind":"Deployment","namespace":"web","name":"nginx","sync":"Failed","health":"NotFound","message":"forbidden"}]},
-		{"id":"tgt-2","epoch":1,"generation":3,"sync":"Synced","health":"Current","asOf":"2030-01-01T00:00:00Z"}]}`
+		{"id":"tgt-1","epoch":2,"generation":1,"digest":"sha256:abc","sync":"Failed","health":"InProgress","reason":"ObjectsFailed","message":"no","asOf":"2026-11-15T12:00:30Z",
+		 "objects":[{"group":"apps","version":"v1","kind":"Deployment","namespace":"web","name":"nginx","sync":"Failed","health":"NotFound","reason":"Forbidden","message":"forbidden"}]},
+		{"id":"tgt-3","epoch":2,"generation":1,"sync":"Synced","health":"Current","asOf":"2030-01-01T00:00:00Z"}]}`
 	if a := do(t, h, "POST", cluster+"status", body, asAgent...); a.status != 204 || a.body != "" {
 		t.Fatalf("got %d %s", a.status, a.body)
 	}
-	want := []control.AgentReports{{Agent: agentView().Agent, Reports: []store.Report{
-		{
-			Target: "tgt-1", Full: true,
-			Observed: fleet.Observed{
-				Version: fleet.Version{Epoch: 1, Generation: 4}, Digest: "sha256:abc", Sync: fleet.SyncFailed, Health: fleet.HealthInProgress, Message: "no", AsOf: born,
-			},
-			Objects: []fleet.ObjectStatus{{
-				ObjectRef: fleet.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "web", Name: "nginx"},
-				Sync:      fleet.SyncFailed, Health: fleet.HealthNotFound, Message: "forbidden",
-			}},
-		},
-		// A clock that is ahead would make a report newer than anything that comes after it.
-		{Target: "tgt-2", Observed: fleet.Observed{Version: fleet.Version{Epoch: 1, Generation: 3}, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent, AsOf: later}},
-	}}}
-	if diff := cmp.Diff(want, got); diff != "" {
+	web, objects := f.target(t, "tgt-1")
+	want := fleet.Observed{
+		Version: first, Digest: "sha256:abc", Sync: fleet.SyncFailed, Health: fleet.HealthInProgress, Reason: fleet.ReasonObjectsFailed, Message: "no", AsOf: born.Add(30 * time.Second),
+	}
+	if diff := cmp.Diff(want, web.Observed); diff != "" {
 		t.Error(diff)
 	}
+	if diff := cmp.Diff([]fleet.ObjectStatus{{
+		ObjectRef: fleet.ObjectRef{Group: "apps", Version: "v1", Kind: "Deployment", Namespace: "web", Name: "nginx"},
+		Sync:      fleet.SyncFailed, Health: fleet.HealthNotFound, Reason: fleet.ReasonForbidden, Message: "forbidden",
+	}}, objects); diff != "" {
+		t.Error(diff)
+	}
+	pod, objects := f.target(t, "tgt-3")
+	// A clock that is ahead would make a report newer than all later ones.
+	want = fleet.Observed{Version: first, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent, AsOf: later}
+	if diff := cmp.Diff(want, pod.Observed); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff(kept, objects); diff != "" || len(kept) == 0 {
+		t.Errorf("a report without objects changes them: %s", diff)
+	}
 	if a := do(t, h, "POST", cluster+url.PathEscape(agentToken)+"/status", `{"items":[{"id":"t","epoch":1,"generation":1,"sync":"Great","health":"Current"}]}`, "Authorization", ""); a.status != 422 {
-		t.Errorf("a word that is none: got %d %s", a.status, a.body)
+		t.Errorf("an invalid value: got %d %s", a.status, a.body)
 	}
 }
 
@@ -174,7 +205,7 @@ func TestTokenInThePathIsWrittenDownNowhere(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	cfg.Metrics = reg
 	cfg.Log = slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	h := restapi.New(cfg, fake{standin: newStandin()})
+	h := restapi.New(cfg, newFixture(t))
 	const plain = "Tr0ub4dor-and-3-more-words"
 	escaped := url.PathEscape(agentToken)
 	for _, path := range []string{
@@ -188,7 +219,7 @@ func TestTokenInThePathIsWrittenDownNowhere(t *testing.T) {
 			for _, header := range []string{"", "Bearer " + token, "Bearer " + agentToken} {
 				got := do(t, h, method, path, "", "Authorization", header)
 				if strings.Contains(got.body, plain) {
-					t.Errorf("%s %s: the answer holds the token: %s", method, path, got.body)
+					t.Errorf("%s %s: the response contains the token: %s", method, path, got.body)
 				}
 			}
 		}
@@ -211,7 +242,7 @@ func TestNamesBelowATenantAreLogged(t *testing.T) {
 	var out bytes.Buffer
 	cfg := config()
 	cfg.Log = slog.New(slog.NewJSONHandler(&out, nil))
-	do(t, restapi.New(cfg, fake{standin: newStandin()}), "GET", "/api/v1/tenants/cluster/agents/prod", "")
+	do(t, restapi.New(cfg, newFixture(t)), "GET", "/api/v1/tenants/cluster/agents/prod", "")
 	if !strings.Contains(out.String(), "/api/v1/tenants/cluster/agents/prod") {
 		t.Errorf("the path is not in %s", out.String())
 	}

@@ -8,12 +8,12 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/control"
 )
 
-// Matching is taken by every request that changes or deletes what has an ETag.
+// Matching is the input of requests that change or delete a resource with an ETag.
 type Matching struct {
-	IfMatch string `header:"If-Match" doc:"The ETag that the caller saw: when it was changed since, nothing is done and the answer is 412. '*', or nothing, means whatever it is now."`
+	IfMatch string `header:"If-Match" doc:"The ETag that you read. If the resource changed since then, nothing is done, and the response is 412. '*', or no header, matches any state."`
 }
 
-// match is what the caller saw; zero when anything will do.
+// match returns the state of If-Match; zero for any state.
 func (in *Matching) match() (control.Match, error) {
 	text := strings.TrimSpace(in.IfMatch)
 	if text == "" || text == "*" {
@@ -24,13 +24,13 @@ func (in *Matching) match() (control.Match, error) {
 	id, number, separated := strings.Cut(inner, ".")
 	spec, err := strconv.ParseInt(number, 10, 64)
 	if !quoted || !closed || !separated || id == "" || err != nil || spec <= 0 {
-		return control.Match{}, fleet.Invalid("header.If-Match", `must be one ETag as the server gave it, with its quotes, or *`)
+		return control.Match{}, fleet.Invalid("header.If-Match", `must be one ETag from the server, with its quotes, or *`)
 	}
-	return control.Match{ID: id, Spec: spec}, nil
+	return control.Match{ID: id, SpecRevision: spec}, nil
 }
 
-// etag names a state of the specification, not of the status: that changes all the time. It has the id,
-// because a name can be given to something else later, whose numbers begin anew.
+// etag identifies a state of the spec, not of the status, which changes all the time. It contains the id,
+// because a deleted name can be used again, with numbers from the start.
 func etag[ID ~string](id ID, spec int64) string {
 	if spec == 0 {
 		return ""
@@ -38,32 +38,32 @@ func etag[ID ~string](id ID, spec int64) string {
 	return `"` + string(id) + "." + strconv.FormatInt(spec, 10) + `"`
 }
 
-// stateTag is etag of a state that control has numbered.
-func stateTag(m control.Match) string { return etag(m.ID, m.Spec) }
+// stateTag returns the ETag of a numbered state.
+func stateTag(m control.Match) string { return etag(m.ID, m.SpecRevision) }
 
-// The shapes of answers.
+// The types of responses.
 type (
-	// plain answers without conditions.
+	// plain is a response without conditions.
 	plain[T any] struct{ Body T }
-	// tagged answers with what has an ETag.
+	// tagged is a response with an ETag.
 	tagged[T any] struct {
-		ETag string `header:"ETag" doc:"Names this state of the specification; for If-Match."`
+		ETag string `header:"ETag" doc:"Identifies this state of the spec; for If-Match."`
 		Body T
 	}
-	// created answers with what was made and where it is.
+	// created is a response with a new resource and its location.
 	created[T any] struct {
-		Location string `header:"Location" doc:"Where it is."`
-		ETag     string `header:"ETag" doc:"Names this state of the specification; for If-Match."`
+		Location string `header:"Location" doc:"URL of the new resource."`
+		ETag     string `header:"ETag" doc:"Identifies this state of the spec; for If-Match."`
 		Body     T
 	}
-	// accepted answers with what goes on, and where its operation is.
+	// accepted is a response with running work and the location of its operation.
 	accepted[T any] struct {
-		Location string `header:"Location" doc:"Where the operation is that tracks it."`
+		Location string `header:"Location" doc:"URL of the operation that tracks it."`
 		Body     T
 	}
 )
 
-// The shapes of requests.
+// The types of requests.
 type (
 	createInput[B any] struct {
 		InTenant
@@ -78,13 +78,13 @@ type (
 		Named
 		Matching
 	}
-	// deleteDeploymentInput is deleteInput with what becomes of the objects.
+	// deleteDeploymentInput is deleteInput with the option to keep the objects.
 	deleteDeploymentInput struct {
 		Named
 		Matching
-		KeepObjects bool `query:"keepObjects" doc:"Delete no object: agents let go of them, and they stay in their clusters."`
+		KeepObjects bool `query:"keepObjects" doc:"Delete no object: agents stop managing them, and they stay in their clusters."`
 	}
-	// actInput is for actions whose body may be left out.
+	// actInput is for actions with an optional body.
 	actInput[B any] struct {
 		Named
 		Body *B

@@ -27,7 +27,7 @@ func (a *api) registerCredentials() {
 	register(a, operation("create-credential", http.MethodPost, credentials.path, "Create a credential for Git", http.StatusCreated), credentials, a.createCredential)
 	register(a, operation("get-credential", http.MethodGet, one, "Read a credential, without its secret", http.StatusOK), credentials, a.getCredential)
 	register(a, operation("update-credential", http.MethodPatch, one,
-		"Change a credential: every repository that is read with it is read anew", http.StatusOK, http.StatusPreconditionFailed), credentials, a.updateCredential)
+		"Change a credential: every repository that uses it is read again", http.StatusOK, http.StatusPreconditionFailed), credentials, a.updateCredential)
 	register(a, operation("delete-credential", http.MethodDelete, one,
 		"Delete a credential that no repository uses", http.StatusNoContent, http.StatusPreconditionFailed), credentials, a.deleteCredential)
 }
@@ -50,7 +50,7 @@ func (a *api) createCredential(ctx context.Context, p auth.Principal, in *create
 		return nil, err
 	}
 	return &created[apiv1.Credential]{
-		Location: infoFrom(ctx).about.list + "/" + made.Name, ETag: etag(made.ID, made.Spec), Body: credentialJSON(made),
+		Location: infoFrom(ctx).about.list + "/" + made.Name, ETag: etag(made.ID, made.SpecRevision), Body: credentialJSON(made),
 	}, nil
 }
 
@@ -78,12 +78,12 @@ func credentialAnswer(c fleet.Credential, err error) (*tagged[apiv1.Credential],
 	if err != nil {
 		return nil, err
 	}
-	return &tagged[apiv1.Credential]{ETag: etag(c.ID, c.Spec), Body: credentialJSON(c)}, nil
+	return &tagged[apiv1.Credential]{ETag: etag(c.ID, c.SpecRevision), Body: credentialJSON(c)}, nil
 }
 
 func credentialJSON(c fleet.Credential) apiv1.Credential {
 	return apiv1.Credential{
 		ID: string(c.ID), Name: c.Name, Kind: string(c.Kind), Username: c.Username, KnownHosts: c.KnownHosts,
-		Spec: c.Spec, CreatedAt: utc(c.CreatedAt), UpdatedAt: utc(c.UpdatedAt),
+		SpecRevision: c.SpecRevision, CreatedAt: utc(c.CreatedAt), UpdatedAt: utc(c.UpdatedAt),
 	}
 }

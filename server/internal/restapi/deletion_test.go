@@ -3,23 +3,26 @@ package restapi_test
 import (
 	"testing"
 
+	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/restapi"
 )
 
 func TestDeletionSaysWhatBecomesOfObjects(t *testing.T) {
 	t.Parallel()
-	for query, want := range map[string]string{
-		"": "DeleteDeployment", "?keepObjects=false": "DeleteDeployment", "?keepObjects=true": "DeleteDeploymentKeepObjects",
+	for query, want := range map[string]fleet.Desired{
+		"": {Tombstone: true, Consent: true}, "?keepObjects=false": {Tombstone: true, Consent: true}, "?keepObjects=true": {Detached: true},
 	} {
-		calls := newStandin()
-		got := do(t, restapi.New(config(), fake{standin: calls}), "DELETE", deployments+"/web"+query, "")
-		other := map[string]string{"DeleteDeployment": "DeleteDeploymentKeepObjects", "DeleteDeploymentKeepObjects": "DeleteDeployment"}[want]
-		if got.status != 202 || calls.count(want) != 1 || calls.count(other) != 0 {
-			t.Errorf("DELETE %q answers %d and calls %s %d times, %s %d times", query, got.status, want, calls.count(want), other, calls.count(other))
+		f := newFixture(t)
+		answer := do(t, restapi.New(config(), f), "DELETE", deployments+"/pod"+query, "")
+		target, _ := f.target(t, "tgt-3")
+		got := fleet.Desired{Tombstone: target.Desired.Tombstone, Consent: target.Desired.Consent, Detached: target.Desired.Detached}
+		if answer.status != 202 || got.Tombstone != want.Tombstone || got.Consent != want.Consent || got.Detached != want.Detached {
+			t.Errorf("DELETE %q answers %d, and the target is to be %+v, want %+v", query, answer.status, got, want)
 		}
 	}
-	calls := newStandin()
-	if got := do(t, restapi.New(config(), fake{standin: calls}), "DELETE", deployments+"/web?keepObjects=perhaps", ""); got.status != 422 || calls.count("DeleteDeployment") != 0 {
-		t.Errorf("a word that is neither true nor false: %d", got.status)
+	f := newFixture(t)
+	before := f.lastChange(t)
+	if got := do(t, restapi.New(config(), f), "DELETE", deployments+"/pod?keepObjects=perhaps", ""); got.status != 422 || f.lastChange(t) != before {
+		t.Errorf("a value that is neither true nor false: %d", got.status)
 	}
 }

@@ -32,29 +32,30 @@ type listDeploymentsInput struct {
 	InTenant
 	Paging
 	Environment string   `query:"environment" maxLength:"253" doc:"Name of the environment."`
-	Agent       string   `query:"agent" maxLength:"253" doc:"Name of an agent that has it as a target."`
+	Agent       string   `query:"agent" maxLength:"253" doc:"Name of an agent of one of its targets."`
 	Repository  string   `query:"repository" maxLength:"2048" doc:"URL of the repository."`
-	Sync        string   `query:"sync" enum:"Pending,Syncing,Synced,OutOfSync,Failed,Deleted,Rewound,Detached" doc:"State of at least one target; a source that cannot be used counts as Failed, that of a pending spec too."`
+	Sync        string   `query:"sync" enum:"Pending,Syncing,Synced,OutOfSync,Failed,Deleted,Rewound,Detached" doc:"State of at least one target. A source error counts as Failed, also that of a pending spec."`
 	Health      string   `query:"health" enum:"Current,InProgress,Failed,Terminating,NotFound,Unknown,Stale" doc:"Health of at least one target."`
-	Label       []string `query:"label,explode" doc:"KEY=VALUE; repeated: deployments that have all of them."`
+	Reason      string   `query:"reason" maxLength:"64" pattern:"^[A-Za-z]*$" doc:"Reason of the deployment or of at least one target; see docs/reasons.md."`
+	Label       []string `query:"label,explode" doc:"KEY=VALUE; repeatable: deployments that have all of these labels."`
 	LabelSelector
 	Text string `query:"q" maxLength:"253" doc:"Part of the name, repository URL, path, commit or source error."`
 }
 
 func (a *api) registerDeployments() {
 	register(a, operation("list-deployments", http.MethodGet, deployments.path,
-		"List deployments by name, with how many of their targets are in which state", http.StatusOK), deployments, a.listDeployments)
+		"List deployments by name, with the number of their targets in each state", http.StatusOK), deployments, a.listDeployments)
 	register(a, operation("create-deployment", http.MethodPost, deployments.path,
 		"Create a deployment", http.StatusCreated), deployments, a.createDeployment)
 	register(a, operation("get-deployment", http.MethodGet, oneDeployment,
-		"Read a deployment with its first targets and, while they are few, every object on them", http.StatusOK), deployments, a.getDeployment)
+		"Read a deployment with its first targets and, if they are few, all their objects", http.StatusOK), deployments, a.getDeployment)
 	register(a, operation("update-deployment", http.MethodPatch, oneDeployment,
-		"Change a deployment; the same change twice changes nothing. A change that needs its source to be rendered is pending until it is", http.StatusOK, http.StatusPreconditionFailed), deployments, a.updateDeployment)
+		"Change a deployment; repeating a change has no effect. A change that needs a render is pending until its source is rendered", http.StatusOK, http.StatusPreconditionFailed), deployments, a.updateDeployment)
 	register(a, operation("delete-deployment", http.MethodDelete, oneDeployment,
-		"Delete a deployment: its objects are deleted in every cluster, or kept if so asked, and it is gone when its agents have answered",
+		"Delete a deployment: its objects are deleted in every cluster, or kept on request, and it is gone when its agents have confirmed",
 		http.StatusAccepted, http.StatusPreconditionFailed), deployments, a.deleteDeployment)
 	register(a, operation("preview-deployment-deletion", http.MethodGet, oneDeployment+"/deletion",
-		"Say how many objects deleting a deployment would delete, on how many clusters; changes nothing", http.StatusOK), deployments, a.deploymentDeletion)
+		"Preview a deletion: how many objects it would delete, in how many clusters; changes nothing", http.StatusOK), deployments, a.deploymentDeletion)
 }
 
 func (a *api) listDeployments(ctx context.Context, p auth.Principal, in *listDeploymentsInput) (*listOutput[apiv1.Deployment], error) {
@@ -68,7 +69,7 @@ func (a *api) listDeployments(ctx context.Context, p auth.Principal, in *listDep
 	}
 	views, err := a.control.Deployments(ctx, p, in.Tenant, control.ListDeployments{
 		Page: in.page(), Environment: in.Environment, Agent: in.Agent, Repository: in.Repository,
-		Sync: fleet.SyncState(in.Sync), Health: fleet.Health(in.Health), Labels: labels, Selector: selector, Text: in.Text,
+		Sync: fleet.SyncState(in.Sync), Health: fleet.Health(in.Health), Reason: fleet.Reason(in.Reason), Labels: labels, Selector: selector, Text: in.Text,
 	})
 	if err != nil {
 		return nil, err
@@ -82,10 +83,10 @@ type createDeploymentInput struct {
 	Body apiv1.CreateDeployment
 }
 
-// Checking is for requests that store a source.
+// Checking is the input of requests that store a source.
 type Checking struct {
-	// A boolean whose default is true cannot be told from one that was not sent.
-	Check string `query:"check" enum:"true,false" default:"true" doc:"Read the source first, for at most a few seconds: an unknown host, a refused credential, a revision or a path that does not exist are refused, and a host that cannot be reached is a warning in the answer."`
+	// A boolean with the default true cannot be distinguished from an absent one.
+	Check string `query:"check" enum:"true,false" default:"true" doc:"Read the source first, for at most a few seconds. An unknown host, a refused credential, and a missing revision or path are errors. An unreachable host is a warning in the response."`
 }
 
 func (a *api) createDeployment(ctx context.Context, p auth.Principal, in *createDeploymentInput) (*created[apiv1.Deployment], error) {
@@ -107,7 +108,7 @@ func (a *api) createDeployment(ctx context.Context, p auth.Principal, in *create
 		return nil, err
 	}
 	return &created[apiv1.Deployment]{
-		Location: infoFrom(ctx).about.list + "/" + view.Name, ETag: etag(view.ID, view.Spec), Body: deploymentJSON(view),
+		Location: infoFrom(ctx).about.list + "/" + view.Name, ETag: etag(view.ID, view.SpecRevision), Body: deploymentJSON(view),
 	}, nil
 }
 
@@ -143,7 +144,7 @@ func deploymentAnswer(v control.DeploymentView, err error) (*tagged[apiv1.Deploy
 	if err != nil {
 		return nil, err
 	}
-	return &tagged[apiv1.Deployment]{ETag: etag(v.ID, v.Spec), Body: deploymentJSON(v)}, nil
+	return &tagged[apiv1.Deployment]{ETag: etag(v.ID, v.SpecRevision), Body: deploymentJSON(v)}, nil
 }
 
 func deploymentJSON(v control.DeploymentView) apiv1.Deployment {
@@ -151,12 +152,12 @@ func deploymentJSON(v control.DeploymentView) apiv1.Deployment {
 		ID: string(v.ID), Name: v.Name, Labels: v.Labels,
 		Source: sourceJSON(v.Source, v.Detected), Repository: string(v.RepositoryID),
 		Environment: v.Environment, Namespace: v.Namespace, Policy: policyJSON(v.Policy),
-		Suspension: suspensionJSON(v.Suspension), Pin: pinJSON(v.Pin), Spec: v.Spec,
+		Suspension: suspensionJSON(v.Suspension), Pin: pinJSON(v.Pin), SpecRevision: v.SpecRevision,
 		Commit: v.Rendered.Commit, Digest: v.Rendered.Digest, RenderedAt: utc(v.Rendered.At), Volatile: v.Rendered.Volatile, SourceReason: string(v.SourceReason), SourceError: v.SourceError,
 		CreatedAt: utc(v.CreatedAt), DeletedAt: utc(v.DeletedAt),
-		Sync: string(v.Sync), Health: string(v.Health), Reason: string(v.Reason), Message: v.Message,
+		Sync: string(v.Sync), Health: string(v.Health), Reason: string(v.Reason), Message: v.Message, Conditions: conditionsJSON(v.Conditions()),
 		EvaluatedCommit: v.Evaluated, RunningCommit: v.Running, RunningOther: v.RunningOther,
-		Held: v.Held, Counts: countsJSON(v.Counts), DeclaredBy: declaredJSON(v.Declared), Warnings: v.Warnings,
+		Held: causeJSON(v.Held), Counts: countsJSON(v.Counts), DeclaredBy: declaredJSON(v.Declared), ManagedBy: managedJSON(v.Owner), Warnings: v.Warnings,
 		Pending: pendingJSON(v),
 	}
 	for _, o := range v.Operations {
@@ -171,14 +172,41 @@ func deploymentJSON(v control.DeploymentView) apiv1.Deployment {
 	return out
 }
 
-// pendingJSON is nil when the spec that is shown is in force.
+func conditionsJSON(conditions []fleet.Condition) []apiv1.Condition {
+	out := make([]apiv1.Condition, len(conditions))
+	for i, c := range conditions {
+		out[i] = apiv1.Condition{
+			Type: c.Type, Status: string(c.Status), Reason: string(c.Reason), Message: c.Message,
+			LastTransitionTime: utc(c.LastTransition), ObservedGeneration: c.ObservedGeneration,
+		}
+	}
+	return out
+}
+
+// causeJSON is nil for no cause.
+func causeJSON(c fleet.Cause) *apiv1.Cause {
+	if c.IsZero() {
+		return nil
+	}
+	return &apiv1.Cause{Reason: string(c.Reason), Message: c.Message}
+}
+
+func causesJSON(causes []fleet.Cause) []apiv1.Cause {
+	var out []apiv1.Cause
+	for _, c := range causes {
+		out = append(out, apiv1.Cause{Reason: string(c.Reason), Message: c.Message})
+	}
+	return out
+}
+
+// pendingJSON returns nil if the shown spec is in force.
 func pendingJSON(v control.DeploymentView) *apiv1.PendingSpec {
 	if v.Pending == nil {
 		return nil
 	}
 	d := v.InForce
 	return &apiv1.PendingSpec{
-		Spec: v.Pending.Spec, Reason: string(v.Pending.Reason), Message: v.Pending.String(), By: v.Pending.By,
+		SpecRevision: v.Pending.SpecRevision, Reason: string(v.Pending.Reason), Message: v.Pending.String(), By: v.Pending.By,
 		InForce: apiv1.Spec{
 			Labels: d.Labels, Source: sourceJSON(d.Source, d.Detected), Environment: d.Environment, Namespace: d.Namespace, Policy: policyJSON(d.Policy),
 		},
@@ -210,7 +238,7 @@ func pinJSON(p fleet.Pin) *apiv1.Pin {
 func targetJSON(t control.TargetView) apiv1.Target {
 	out := apiv1.Target{
 		ID: string(t.ID), Agent: t.AgentName,
-		Sync: string(t.View.Sync), Health: string(t.View.Health), Reason: string(t.View.Reason), Message: t.View.Message,
+		Sync: string(t.View.Sync), Health: string(t.View.Health), Reason: string(t.View.Reason), Message: t.View.Message, Conditions: conditionsJSON(t.Conditions()),
 		AsOf: utc(t.View.AsOf), StaleSince: utc(t.View.StaleSince),
 		Generation: t.Desired.Generation, ObservedGeneration: t.Observed.Generation, Commit: t.Desired.Commit,
 		HeldPrunes: t.HeldPrunes, Tombstone: t.Desired.Tombstone, DetachedAt: utc(t.DetachedAt), DetachedWhy: t.DetachedWhy,
@@ -224,11 +252,11 @@ func targetJSON(t control.TargetView) apiv1.Target {
 	return out
 }
 
-// utc makes times read the same wherever the server runs; zero stays zero.
+// utc converts times to UTC; zero stays zero.
 func utc(t time.Time) time.Time {
 	return apiv1.Stamp(t)
 }
 
-// nextDeployment is where the page after v begins. Names alone would not do: a deployment and those
-// before it that are on their way out share one.
+// nextDeployment returns the start of the page after v. The name alone is not enough: a deployment and earlier
+// ones that are being deleted share it.
 func nextDeployment(v control.DeploymentView) string { return v.Name + "/" + string(v.ID) }

@@ -27,7 +27,7 @@ func sourceOf(s apiv1.Source) (fleet.Source, error) {
 	}, err
 }
 
-// helmJSON shows settings as they were given: values are kept as JSON, see control.
+// helmJSON returns settings as the user wrote them: values are stored as JSON, see control.
 func helmJSON(h fleet.Helm) *apiv1.Helm {
 	if h.IsZero() {
 		return nil
@@ -37,7 +37,7 @@ func helmJSON(h fleet.Helm) *apiv1.Helm {
 		out.Set = append(out.Set, apiv1.HelmSet{Type: string(set.Type), Expression: set.Expression})
 	}
 	if h.Values != "" {
-		// What control has let in is an object.
+		// control accepts only objects.
 		_ = json.Unmarshal([]byte(h.Values), &out.Values)
 	}
 	return out

@@ -11,7 +11,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/control"
 )
 
-// attempts is how often a change of a part is tried when others change the rest meanwhile.
+// attempts is how often a partial change is tried if others change the rest concurrently.
 const attempts = 3
 
 type updateDeploymentInput struct {
@@ -21,8 +21,8 @@ type updateDeploymentInput struct {
 	Body apiv1.UpdateDeployment
 }
 
-// updateDeployment changes what a request names. Source and policy are written whole, so what the
-// request leaves out of them is read first, and the write is bound to what was read.
+// updateDeployment changes the fields of a request. Source and policy are written as a whole, so missing parts
+// are read first, and the write depends on the state that was read.
 func (a *api) updateDeployment(ctx context.Context, p auth.Principal, in *updateDeploymentInput) (*tagged[apiv1.Deployment], error) {
 	match, err := in.match()
 	if err != nil {
@@ -37,7 +37,7 @@ func (a *api) updateDeployment(ctx context.Context, p auth.Principal, in *update
 		var view control.DeploymentView
 		view, err = a.control.UpdateDeployment(ctx, p, in.Tenant, in.Name, req, bound)
 		if errors.Is(err, control.ErrStale) && match == (control.Match{}) {
-			continue // the caller wants it whatever it is now
+			continue // the caller accepts any state
 		}
 		return deploymentAnswer(view, err)
 	}
@@ -72,7 +72,7 @@ func (a *api) merged(
 		req.Policy = &merged
 	}
 	if match == (control.Match{}) {
-		match = control.Match{ID: string(view.ID), Spec: view.Spec}
+		match = control.Match{ID: string(view.ID), SpecRevision: view.SpecRevision}
 	}
 	return req, match, nil
 }
@@ -109,11 +109,11 @@ func set[T any](to, from *T) {
 
 func (a *api) registerDeploymentActions() {
 	register(a, operation("suspend-deployment", http.MethodPost, oneDeployment+"/suspend",
-		"Send nothing new to the targets of a deployment; what runs goes on running", http.StatusOK), deployments, a.suspendDeployment)
+		"Suspend a deployment: its targets get no new state, and running workloads are not affected", http.StatusOK), deployments, a.suspendDeployment)
 	register(a, operation("resume-deployment", http.MethodPost, oneDeployment+"/resume",
-		"Lift the suspension of a deployment", http.StatusOK), deployments, a.resumeDeployment)
+		"Resume a deployment", http.StatusOK), deployments, a.resumeDeployment)
 	register(a, operation("release-deployment", http.MethodPost, oneDeployment+"/release",
-		"Let a deployment that a rollback has pinned follow its source again", http.StatusOK), deployments, a.releaseDeployment)
+		"Release a deployment that a rollback has pinned: it follows its source again", http.StatusOK), deployments, a.releaseDeployment)
 }
 
 func (a *api) suspendDeployment(ctx context.Context, p auth.Principal, in *actInput[apiv1.Suspend]) (*tagged[apiv1.Deployment], error) {

@@ -23,8 +23,8 @@ type (
 	listDetachedInput struct {
 		InTenant
 		Paging
-		Deployment string `query:"deployment" maxLength:"253" doc:"Only of this deployment."`
-		Agent      string `query:"agent" maxLength:"253" doc:"Only of the agent that had this name."`
+		Deployment string `query:"deployment" maxLength:"253" doc:"Only targets of this deployment."`
+		Agent      string `query:"agent" maxLength:"253" doc:"Only targets of the agent with this name, which may be deleted."`
 	}
 	dismissTargetsInput struct {
 		InTenant
@@ -34,9 +34,9 @@ type (
 
 func (a *api) registerDetached() {
 	register(a, operation("list-detached-targets", http.MethodGet, detachedPath,
-		"List the detached targets of all deployments by the names of the deployments", http.StatusOK), targets, a.listDetached)
+		"List the detached targets of all deployments by deployment name", http.StatusOK), targets, a.listDetached)
 	register(a, operation("dismiss-targets", http.MethodPost, detachedPath+"/dismiss",
-		"Drop all detached targets of a deployment, of an agent, or of both from the listing: their objects stay", http.StatusOK), targets, a.dismissTargets)
+		"Dismiss all detached targets of a deployment, of an agent, or of both: their objects stay", http.StatusOK), targets, a.dismissTargets)
 }
 
 func (a *api) listDetached(ctx context.Context, p auth.Principal, in *listDetachedInput) (*listOutput[apiv1.DetachedTarget], error) {

@@ -17,7 +17,7 @@ var diagnoses = resource{"diagnosis", tenant + "/diagnosis"}
 
 func (a *api) registerDiagnosis() {
 	register(a, operation("diagnose", http.MethodGet, diagnoses.path,
-		"List what is wrong in a tenant, what holds it, and what to do about it", http.StatusOK), diagnoses, a.diagnose)
+		"List the problems of a tenant, with causes and remedies", http.StatusOK), diagnoses, a.diagnose)
 }
 
 func (a *api) diagnose(ctx context.Context, p auth.Principal, in *InTenant) (*plain[apiv1.Diagnosis], error) {

@@ -16,8 +16,8 @@ type diffControl interface {
 
 type diffInput struct {
 	Named
-	From string `query:"from" maxLength:"255" doc:"Number of a kept revision, branch, tag, commit or full ref; 'desired', which is the default, is what clusters are told to hold."`
-	To   string `query:"to" maxLength:"255" doc:"The same; the default is the newest of what the deployment follows."`
+	From string `query:"from" maxLength:"255" doc:"Number of a kept revision, branch, tag, commit, or full ref. 'desired', the default, is the desired state of the clusters."`
+	To   string `query:"to" maxLength:"255" doc:"The same; the default is the newest commit of the revision of the deployment."`
 }
 
 func (a *api) registerDiff() {

@@ -1,8 +1,8 @@
-// Package restapi is the REST door: HTTP to control and back, one file per resource. It decides
-// nothing; it checks the shape of requests, says who is calling, translates, and turns errors into
-// problem documents (RFC 9457) in one place.
+// Package restapi is the REST API: it translates between HTTP and control, with one file per resource. It makes
+// no decisions. It validates requests, authenticates callers, and converts errors to problem documents (RFC
+// 9457) in one place.
 //
-// Everything needs a bearer token but the webhooks, which are signed, and the OpenAPI document.
-// Health and metrics are served by the composition root. No token, query string or body is ever
-// logged. The handler is safe for concurrent use.
+// Everything requires a bearer token, except the webhooks, which are signed, and the OpenAPI document. The
+// composition root serves health and metrics. No token, query string, or body is ever logged. The handler is
+// safe for concurrent use.
 package restapi

@@ -28,12 +28,12 @@ func (a *api) registerEnvironments() {
 	register(a, operation("create-environment", http.MethodPost, environments.path, "Create an environment", http.StatusCreated), environments, a.createEnvironment)
 	register(a, operation("get-environment", http.MethodGet, one, "Read an environment", http.StatusOK), environments, a.getEnvironment)
 	register(a, operation("update-environment", http.MethodPatch, one,
-		"Change which agents belong to an environment; deployments come and go with that", http.StatusOK, http.StatusPreconditionFailed), environments, a.updateEnvironment)
+		"Change the agents of an environment; deployments change with them", http.StatusOK, http.StatusPreconditionFailed), environments, a.updateEnvironment)
 	register(a, operation("delete-environment", http.MethodDelete, one,
 		"Delete an environment that no deployment uses", http.StatusNoContent, http.StatusPreconditionFailed), environments, a.deleteEnvironment)
 	register(a, operation("suspend-environment", http.MethodPost, one+"/suspend",
-		"Send nothing new to an environment; what runs goes on running", http.StatusOK), environments, a.suspendEnvironment)
-	register(a, operation("resume-environment", http.MethodPost, one+"/resume", "Lift the suspension of an environment", http.StatusOK), environments, a.resumeEnvironment)
+		"Suspend an environment: it gets no new state, and running workloads are not affected", http.StatusOK), environments, a.suspendEnvironment)
+	register(a, operation("resume-environment", http.MethodPost, one+"/resume", "Resume an environment", http.StatusOK), environments, a.resumeEnvironment)
 }
 
 func (a *api) listEnvironments(ctx context.Context, p auth.Principal, in *listInput) (*listOutput[apiv1.Environment], error) {
@@ -51,7 +51,7 @@ func (a *api) createEnvironment(ctx context.Context, p auth.Principal, in *creat
 		return nil, err
 	}
 	return &created[apiv1.Environment]{
-		Location: infoFrom(ctx).about.list + "/" + made.Name, ETag: etag(made.ID, made.Spec), Body: environmentJSON(made),
+		Location: infoFrom(ctx).about.list + "/" + made.Name, ETag: etag(made.ID, made.SpecRevision), Body: environmentJSON(made),
 	}, nil
 }
 
@@ -89,13 +89,13 @@ func environmentAnswer(v control.EnvironmentView, err error) (*tagged[apiv1.Envi
 	if err != nil {
 		return nil, err
 	}
-	return &tagged[apiv1.Environment]{ETag: etag(v.ID, v.Spec), Body: environmentJSON(v)}, nil
+	return &tagged[apiv1.Environment]{ETag: etag(v.ID, v.SpecRevision), Body: environmentJSON(v)}, nil
 }
 
 func environmentJSON(v control.EnvironmentView) apiv1.Environment {
 	return apiv1.Environment{
 		ID: string(v.ID), Name: v.Name, Agents: v.Environment.Agents, MatchLabels: v.MatchLabels,
 		Selected: v.Agents, Deployments: v.Deployments,
-		Suspension: suspensionJSON(v.Suspension), Spec: v.Spec, CreatedAt: utc(v.CreatedAt),
+		Suspension: suspensionJSON(v.Suspension), SpecRevision: v.SpecRevision, CreatedAt: utc(v.CreatedAt),
 	}
 }

@@ -32,11 +32,11 @@ var (
 
 type (
 	freezeInput struct{ Body *apiv1.Suspend }
-	// OneMember is what every request about one member takes.
+	// OneMember is the input of requests about one member.
 	OneMember struct {
 		InTenant
 		Kind    string `path:"kind" enum:"person,group"`
-		Subject string `path:"subject" maxLength:"253" doc:"Name of the person or the group, as the identity provider gives it."`
+		Subject string `path:"subject" maxLength:"253" doc:"Name of the person or the group at the identity provider."`
 	}
 	putMemberInput struct {
 		OneMember
@@ -47,10 +47,10 @@ type (
 func (in *OneMember) at() (string, string) { return in.Tenant, in.Kind + "/" + in.Subject }
 
 func (a *api) registerFleet() {
-	register(a, operation("get-fleet", http.MethodGet, fleetPath, "Read what is true of the whole fleet", http.StatusOK), wholeFleet, a.getFleet)
+	register(a, operation("get-fleet", http.MethodGet, fleetPath, "Read the state of the whole fleet", http.StatusOK), wholeFleet, a.getFleet)
 	register(a, operation("freeze-fleet", http.MethodPost, fleetPath+"/freeze",
-		"Send nothing new to anybody; what runs goes on running", http.StatusOK), wholeFleet, a.freeze)
-	register(a, operation("unfreeze-fleet", http.MethodPost, fleetPath+"/unfreeze", "Lift the freeze", http.StatusOK), wholeFleet, a.unfreeze)
+		"Freeze the fleet: no target gets a new state, and running workloads are not affected", http.StatusOK), wholeFleet, a.freeze)
+	register(a, operation("unfreeze-fleet", http.MethodPost, fleetPath+"/unfreeze", "End the freeze", http.StatusOK), wholeFleet, a.unfreeze)
 }
 
 func (a *api) getFleet(ctx context.Context, p auth.Principal, _ *struct{}) (*plain[apiv1.Fleet], error) {
@@ -81,9 +81,9 @@ func settingsAnswer(s fleet.Settings, err error) (*plain[apiv1.FleetSettings], e
 
 func (a *api) registerMembers() {
 	one := members.path + "/{kind}/{subject}"
-	register(a, operation("list-members", http.MethodGet, members.path, "List who has which role in a tenant", http.StatusOK), members, a.listMembers)
-	register(a, operation("put-member", http.MethodPut, one, "Give somebody a role in a tenant", http.StatusNoContent), members, a.putMember)
-	register(a, operation("remove-member", http.MethodDelete, one, "Take somebody's role in a tenant away", http.StatusNoContent), members, a.removeMember)
+	register(a, operation("list-members", http.MethodGet, members.path, "List the members of a tenant and their roles", http.StatusOK), members, a.listMembers)
+	register(a, operation("put-member", http.MethodPut, one, "Assign a role in a tenant", http.StatusNoContent), members, a.putMember)
+	register(a, operation("remove-member", http.MethodDelete, one, "Remove a role in a tenant", http.StatusNoContent), members, a.removeMember)
 }
 
 func (a *api) listMembers(ctx context.Context, p auth.Principal, in *listInput) (*listOutput[apiv1.Member], error) {

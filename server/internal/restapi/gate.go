@@ -10,14 +10,13 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/auth"
 )
 
-// Rate is how many requests there may be: so many a second in the long run, so many at once.
+// Rate is a rate limit: requests per second, and the burst.
 type Rate struct {
 	PerSecond float64
 	Burst     int
 }
 
-// gate bounds how much callers can ask for. Callers that are known are bounded by their token, others
-// by their address. It is safe for concurrent use.
+// gate enforces rate limits: by token for known callers, by address for others. It is safe for concurrent use.
 type gate struct {
 	callers  *buckets
 	failures *buckets
@@ -28,12 +27,12 @@ func newGate(cfg Config) *gate {
 	return &gate{callers: newBuckets(cfg.PerCaller), failures: newBuckets(cfg.PerAddress), now: cfg.Now}
 }
 
-// caller names a token without keeping it.
+// caller returns a key for a token without storing it.
 func caller(token string) string { return string(auth.Hash(token)) }
 
-// knock says how long a caller has to wait before its token is looked at: while its address has
-// presented too many wrong ones. A token that was good a moment ago is let through, so that somebody
-// behind the same proxy cannot lock others out.
+// knock returns how long a caller has to wait before its token is checked, if its address has sent too many
+// wrong ones. A token that was valid recently is admitted, so that a neighbor behind the same proxy cannot lock
+// it out.
 func (g *gate) knock(r *http.Request, token string) time.Duration {
 	if token != "" && g.callers.known(caller(token)) {
 		return 0
@@ -41,8 +40,7 @@ func (g *gate) knock(r *http.Request, token string) time.Duration {
 	return g.failures.wait(address(r), g.now())
 }
 
-// refused counts a token that was not good against its address, and forgets that it may have been good
-// before.
+// refused counts an invalid token for its address, and removes it from the valid ones.
 func (g *gate) refused(r *http.Request, token string) {
 	g.failures.take(address(r), g.now())
 	if token != "" {
@@ -50,11 +48,11 @@ func (g *gate) refused(r *http.Request, token string) {
 	}
 }
 
-// pass says how long a caller that is known has to wait.
+// pass returns how long a known caller has to wait.
 func (g *gate) pass(token string) time.Duration { return g.callers.take(caller(token), g.now()) }
 
-// address is where a request comes from, without its port. Of IPv6 the network counts: one host has
-// all the addresses of one.
+// address returns the address of a request without its port. For IPv6 it is the network: one host has all
+// addresses of one.
 func address(r *http.Request) string {
 	ip, err := parseHop(r.RemoteAddr)
 	if err != nil {
@@ -70,13 +68,13 @@ func address(r *http.Request) string {
 	return network.String()
 }
 
-// buckets is one token bucket per key. Those that are full again are forgotten.
+// buckets has one token bucket per key. Full ones are removed.
 type buckets struct {
 	bound Rate
 
 	mu    sync.Mutex
 	of    map[string]*rate.Limiter
-	sweep int // forget the full ones when there are this many
+	sweep int // remove the full ones at this number
 }
 
 const firstSweep = 1024
@@ -85,7 +83,7 @@ func newBuckets(bound Rate) *buckets {
 	return &buckets{bound: bound, of: map[string]*rate.Limiter{}, sweep: firstSweep}
 }
 
-// take takes one from the bucket of key, or says how long to wait until there is one.
+// take takes a token from the bucket of key, or returns how long to wait for one.
 func (b *buckets) take(key string, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -101,7 +99,7 @@ func (b *buckets) take(key string, now time.Time) time.Duration {
 	return b.untilOneLocked(limiter, now)
 }
 
-// wait is what take would say, without taking.
+// wait returns the result of take without taking.
 func (b *buckets) wait(key string, now time.Time) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -129,8 +127,8 @@ func (b *buckets) untilOneLocked(limiter *rate.Limiter, now time.Time) time.Dura
 	return max(time.Millisecond, time.Duration(missing/b.bound.PerSecond*float64(time.Second)))
 }
 
-// sweepLocked forgets the buckets that are full, which are as good as new, whenever their number has
-// doubled: so what is kept is bounded by what comes in within seconds.
+// sweepLocked removes full buckets, which are equivalent to new ones, whenever their number has doubled: so
+// their number is limited by the requests of a few seconds.
 func (b *buckets) sweepLocked(now time.Time) {
 	if len(b.of) < b.sweep {
 		return

@@ -13,7 +13,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
-	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/restapi"
 )
 
@@ -28,7 +27,7 @@ func from(t *testing.T, h http.Handler, address, token string) answer {
 	return answer{w.Code, w.Header(), w.Body.String()}
 }
 
-// gated is a door whose clock stands still until it is moved.
+// gated is an API with a fake clock.
 func gated(c restapi.Control) (http.Handler, *atomic.Int64, *prometheus.Registry) {
 	cfg := config()
 	clock := &atomic.Int64{}
@@ -43,7 +42,7 @@ func gated(c restapi.Control) (http.Handler, *atomic.Int64, *prometheus.Registry
 // covers: T6 (429 is a problem document that says when to come back)
 func TestCallerIsSlowedDownAloneAndCounted(t *testing.T) {
 	t.Parallel()
-	h, clock, reg := gated(fake{standin: newStandin()})
+	h, clock, reg := gated(newFixture(t))
 	for range 3 {
 		if got := from(t, h, "10.0.0.1:1", token); got.status != 200 {
 			t.Fatalf("got %d %s", got.status, got.body)
@@ -69,7 +68,7 @@ func TestCallerIsSlowedDownAloneAndCounted(t *testing.T) {
 	}
 }
 
-// scrape is what a monitoring system would read.
+// scrape returns the metrics.
 func scrape(t *testing.T, reg *prometheus.Registry) string {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -79,30 +78,24 @@ func scrape(t *testing.T, reg *prometheus.Registry) string {
 
 func TestGuessingIsSlowedDownByAddress(t *testing.T) {
 	t.Parallel()
-	looked := 0
-	h, clock, _ := gated(fake{standin: newStandin(), identify: func(given string) (auth.Principal, error) {
-		looked++
-		if given != token && given != otherToken {
-			return auth.Principal{}, auth.ErrUnauthenticated
-		}
-		return auth.Principal{Name: "x", TokenID: fleet.TokenID(given), FleetAdmin: true}, nil
-	}})
+	var looked []string
+	h, clock, _ := gated(record(newFixture(t), "Authenticate", &looked))
 	from(t, h, "10.0.0.1:1", otherToken) // known from before
-	looked = 0
+	looked = nil
 	for i, want := range []int{401, 401, 429, 429} {
 		got := from(t, h, "10.0.0.1:"+strconv.Itoa(i+1), "wrong")
 		if got.status != want || (want == 429) != (got.header.Get("Retry-After") != "") {
 			t.Errorf("guess %d: got %d %s, want %d", i, got.status, got.body, want)
 		}
 	}
-	if looked != 2 {
-		t.Errorf("%d tokens were looked at, want 2", looked)
+	if len(looked) != 2 {
+		t.Errorf("%d tokens were looked at, want 2", len(looked))
 	}
 	if got := from(t, h, "10.0.0.1:9", token); got.status != 429 {
 		t.Errorf("the right guess after too many wrong ones: got %d", got.status)
 	}
 	if got := from(t, h, "10.0.0.1:9", otherToken); got.status != 200 {
-		t.Errorf("a token that was good a moment ago is locked out by its neighbour: got %d %s", got.status, got.body)
+		t.Errorf("a token that was valid recently is locked out by its neighbor: got %d %s", got.status, got.body)
 	}
 	if got := from(t, h, "10.0.0.2:9", token); got.status != 200 {
 		t.Errorf("another address: got %d %s", got.status, got.body)
@@ -115,7 +108,7 @@ func TestGuessingIsSlowedDownByAddress(t *testing.T) {
 
 func TestOneNetworkOfIPv6IsOneAddress(t *testing.T) {
 	t.Parallel()
-	h, _, _ := gated(fake{standin: newStandin()})
+	h, _, _ := gated(newFixture(t))
 	for i := range 2 {
 		from(t, h, "[2001:db8::"+strconv.Itoa(i)+"]:1", "wrong")
 	}
@@ -129,14 +122,14 @@ func TestOneNetworkOfIPv6IsOneAddress(t *testing.T) {
 
 func TestWrongSignaturesAreSlowedDownByAddress(t *testing.T) {
 	t.Parallel()
-	control := newStandin()
-	h, _, _ := gated(fake{standin: control})
+	var looked []fleet.RepositoryID
+	h, _, _ := gated(record(newFixture(t), "WebhookSecret", &looked))
 	for i, want := range []int{401, 401, 429} {
 		if got := do(t, h, "POST", "/api/v1/hooks/rep-1", "{}", "X-Kedge-Signature", sign("x", "{}")); got.status != want {
 			t.Errorf("try %d: got %d %s, want %d", i, got.status, got.body, want)
 		}
 	}
-	if n := control.count("WebhookSecret"); n != 2 {
-		t.Errorf("%d secrets were looked up, want 2", n)
+	if len(looked) != 2 {
+		t.Errorf("%d secrets were looked up, want 2", len(looked))
 	}
 }

@@ -22,7 +22,7 @@ type grantControl interface {
 var grants = resource{"grant", tenant + "/grants"}
 
 type (
-	// OneGrant is what every request about one grant takes.
+	// OneGrant is the input of requests about one grant.
 	OneGrant struct {
 		InTenant
 		Grant string `path:"grant" maxLength:"64" doc:"ID of the grant."`
@@ -43,13 +43,13 @@ func (in *OneGrant) at() (string, string) { return in.Tenant, in.Grant }
 func (a *api) registerGrants() {
 	one := grants.path + "/{grant}"
 	register(a, operation("list-grants", http.MethodGet, grants.path,
-		"List the grants that a tenant has given, then those that it was given", http.StatusOK), grants, a.listGrants)
+		"List the grants that a tenant has given, then those that it has received", http.StatusOK), grants, a.listGrants)
 	register(a, operation("create-grant", http.MethodPost, grants.path,
-		"Let another tenant deploy to an environment, within limits", http.StatusCreated), grants, a.createGrant)
-	register(a, operation("get-grant", http.MethodGet, one, "Read a grant that a tenant has given or was given", http.StatusOK), grants, a.getGrant)
+		"Grant an environment to another tenant, within limits", http.StatusCreated), grants, a.createGrant)
+	register(a, operation("get-grant", http.MethodGet, one, "Read a grant that a tenant has given or received", http.StatusOK), grants, a.getGrant)
 	register(a, operation("update-grant", http.MethodPut, one, "Replace the limits and the service account of a grant", http.StatusOK), grants, a.updateGrant)
 	register(a, operation("delete-grant", http.MethodDelete, one,
-		"Take a grant back: what was deployed by it is let go, and its objects stay", http.StatusNoContent), grants, a.deleteGrant)
+		"Delete a grant: its targets are detached, and their objects stay", http.StatusNoContent), grants, a.deleteGrant)
 }
 
 func (a *api) listGrants(ctx context.Context, p auth.Principal, in *listInput) (*listOutput[apiv1.Grant], error) {
@@ -107,7 +107,7 @@ func (a *api) deleteGrant(ctx context.Context, p auth.Principal, in *deleteGrant
 	return nil, a.control.DeleteGrant(ctx, p, in.Tenant, fleet.GrantID(in.Grant), match)
 }
 
-// nextGrant is where the page after g begins.
+// nextGrant returns the start of the page after g.
 func nextGrant(g control.GrantView) string {
 	if g.Received {
 		return control.GrantsReceived + "/" + g.Environment + "/" + g.OwnerName
@@ -115,7 +115,7 @@ func nextGrant(g control.GrantView) string {
 	return control.GrantsGiven + "/" + g.Environment + "/" + g.GranteeName
 }
 
-// grantJSON shows the environment of a grant that was received under the name by which it is deployed to.
+// grantJSON shows the environment of a received grant with the name that deployments use.
 func grantJSON(g control.GrantView) apiv1.Grant {
 	out := apiv1.Grant{
 		ID: string(g.ID), Environment: g.Environment, Owner: g.OwnerName, Grantee: g.GranteeName, Direction: control.GrantsGiven,

@@ -9,20 +9,20 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// HeldLimit bounds the requests that the server keeps open at the same time. Each of them holds a
-// connection, a goroutine and its buffers for as long as its caller likes.
+// HeldLimit limits the requests that are open at the same time. Each of them holds a connection, a goroutine,
+// and its buffers for as long as its caller wants.
 type HeldLimit struct {
 	PerToken, PerTenant, Total int
 }
 
-// Defaults of Config. No tenant can use up the total. A browser has one stream per tab and a program one
+// Defaults of Config. One tenant cannot use up the total. A browser has one stream per tab and a program one
 // per process; an agent holds one poll, and two while its pod is replaced.
 var (
 	defaultStreams   = HeldLimit{PerToken: 64, PerTenant: 512, Total: 4096}
 	defaultLongPolls = HeldLimit{PerToken: 8, PerTenant: 8192, Total: 32768}
 )
 
-// heldRetryAfter is when a caller that was refused may try again: when a request ends is not known.
+// heldRetryAfter is the retry interval for a refused caller: the end of an open request cannot be predicted.
 const heldRetryAfter = 5 * time.Second
 
 // heldRequests counts the open requests of one kind. It is safe for concurrent use.
@@ -42,8 +42,8 @@ func newHeldRequests(kind, noun string, limit HeldLimit, refuse func(kind string
 	return &heldRequests{kind: kind, noun: noun, limit: limit, refuse: refuse, tokens: map[string]int{}, tenants: map[string]int{}}
 }
 
-// take counts one more request. The caller calls release, once, when the request ends. It fails with
-// *throttledError when there are too many.
+// take counts one more request. Call release, once, when the request ends. It fails with *throttledError if
+// there are too many.
 func (h *heldRequests) take(token, tenant string) (release func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -83,7 +83,7 @@ func decrement(counts map[string]int, key string) {
 	}
 }
 
-// throttledError says that the caller shall come back later.
+// throttledError asks the caller to retry later.
 type throttledError struct {
 	detail string
 	wait   time.Duration
@@ -91,12 +91,12 @@ type throttledError struct {
 
 func (e *throttledError) Error() string { return e.detail }
 
-// headers are those of the answer to a throttled request.
+// headers returns the response headers of a throttled request.
 func (e *throttledError) headers() http.Header {
 	return http.Header{"Retry-After": {retryAfter(e.wait)}}
 }
 
-// withHeaders adds what an error has to say beside its problem document.
-func withHeaders(p *huma.ErrorModel, throttled *throttledError) error {
+// withHeaders adds the headers of an error to its problem document.
+func withHeaders(p *problemDocument, throttled *throttledError) error {
 	return huma.ErrorWithHeaders(p, throttled.headers())
 }

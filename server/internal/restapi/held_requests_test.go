@@ -7,18 +7,18 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/testkit"
-	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/control"
 	"github.com/kedge-dev/kedge/server/internal/restapi"
-	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// open starts a GET that the server holds, and returns its answer's head.
+// open starts a GET that the server holds, and returns its response header.
 func open(t *testing.T, url, token string, header ...string) *http.Response {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
@@ -46,16 +46,12 @@ func TestStreamsAreBounded(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	cfg := config()
 	cfg.Metrics, cfg.Streams = reg, restapi.HeldLimit{PerToken: 2, PerTenant: 3, Total: 4}
-	srv := httptest.NewServer(restapi.New(cfg, fake{
-		identify: func(string) (auth.Principal, error) { return auth.Principal{Name: "anybody", FleetAdmin: true}, nil },
-		follow: func(ctx context.Context, _ string, _ int64, fn func([]store.Change) error) error {
-			if err := fn(nil); err != nil {
-				return err
-			}
-			<-ctx.Done()
-			return nil
-		},
-	}))
+	f := newFixture(t)
+	_, third, err := f.CreateAPIToken(t.Context(), admin, "", control.CreateAPIToken{Name: "third", Role: fleet.RoleFleetAdmin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewServer(restapi.New(cfg, f))
 	t.Cleanup(srv.Close) // after the streams, which end with the test
 	stream := func(token, tenant string) *http.Response {
 		return open(t, srv.URL+"/api/v1/tenants/"+tenant+"/stream", token)
@@ -64,13 +60,13 @@ func TestStreamsAreBounded(t *testing.T) {
 		reason, token, tenant string
 		refused               bool
 	}{
-		{"the first of token a", "a", "one", false},
-		{"the second of token a", "a", "one", false},
-		{"token a has its two", "a", "two", true},
-		{"token b is another", "b", "one", false},
-		{"tenant one has its three", "b", "one", true},
-		{"tenant two is another", "b", "two", false},
-		{"the server has its four", "c", "three", true},
+		{"the first of token a", token, "default", false},
+		{"the second of token a", token, "default", false},
+		{"token a has its two", token, "shop", true},
+		{"token b is another", "kedge-api-spare", "default", false},
+		{"tenant default has its three", "kedge-api-spare", "default", true},
+		{"tenant shop is another", "kedge-api-spare", "shop", false},
+		{"the server has its four", third, "empty", true},
 	}
 	opened := map[string]*http.Response{}
 	for _, s := range steps {
@@ -84,7 +80,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	}
 	opened["the first of token a"].Body.Close()
 	testkit.Eventually(t, 10*time.Second, func(context.Context) error {
-		if resp := stream("c", "three"); resp.StatusCode != http.StatusOK {
+		if resp := stream(third, "empty"); resp.StatusCode != http.StatusOK {
 			return fmt.Errorf("a stream has ended, and another is refused: %d", resp.StatusCode)
 		}
 		return nil
@@ -96,34 +92,36 @@ func TestStreamsAreBounded(t *testing.T) {
 
 func TestWaitingPollsAreBounded(t *testing.T) {
 	t.Parallel()
-	cfg := config()
-	cfg.LongPolls = restapi.HeldLimit{PerToken: 1, PerTenant: 9, Total: 9}
-	began, end := make(chan struct{}), make(chan struct{})
-	h := restapi.New(cfg, fake{standin: newStandin(), wait: func(context.Context, string, time.Duration) ([]control.Application, string, bool, error) {
-		began <- struct{}{}
-		<-end
-		return nil, "tag-1", false, nil
-	}})
-	have := append([]string{"If-None-Match", `"tag-1"`}, asAgent...)
-	poll := func() answer { return do(t, h, "GET", cluster+"applications?wait=30s", "", have...) }
-	first := make(chan answer, 1)
-	go func() { first <- poll() }()
-	<-began
-	got := poll()
-	if got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" || !strings.Contains(got.body, "waiting polls") {
-		t.Errorf("the second poll of an agent: got %d %v %s", got.status, got.header, got.body)
-	}
-	if got := do(t, h, "GET", cluster+"applications", "", have...); got.status != http.StatusNotModified {
-		t.Errorf("a poll that does not wait is refused too: got %d %s", got.status, got.body)
-	}
-	end <- struct{}{}
-	if got := <-first; got.status != http.StatusNotModified {
-		t.Errorf("the first poll: got %d %s", got.status, got.body)
-	}
-	go func() { first <- poll() }()
-	<-began
-	close(end)
-	if got := <-first; got.status != http.StatusNotModified {
-		t.Errorf("a poll after the first has ended: got %d %s", got.status, got.body)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		cfg := config()
+		cfg.LongPolls = restapi.HeldLimit{PerToken: 1, PerTenant: 9, Total: 9}
+		began, end := make(chan struct{}), make(chan struct{})
+		h := restapi.New(cfg, intercept(newFixture(t), "WaitApplications", func(time.Duration) error {
+			began <- struct{}{}
+			<-end
+			return nil
+		}))
+		have := append([]string{"If-None-Match", do(t, h, "GET", cluster+"applications", "", asAgent...).header.Get("ETag")}, asAgent...)
+		poll := func() answer { return do(t, h, "GET", cluster+"applications?wait=30s", "", have...) }
+		first := make(chan answer, 1)
+		go func() { first <- poll() }()
+		<-began
+		got := poll()
+		if got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") == "" || !strings.Contains(got.body, "waiting polls") {
+			t.Errorf("the second poll of an agent: got %d %v %s", got.status, got.header, got.body)
+		}
+		if got := do(t, h, "GET", cluster+"applications", "", have...); got.status != http.StatusNotModified {
+			t.Errorf("a poll that does not wait is refused too: got %d %s", got.status, got.body)
+		}
+		end <- struct{}{}
+		if got := <-first; got.status != http.StatusNotModified {
+			t.Errorf("the first poll: got %d %s", got.status, got.body)
+		}
+		go func() { first <- poll() }()
+		<-began
+		close(end)
+		if got := <-first; got.status != http.StatusNotModified {
+			t.Errorf("a poll after the first has ended: got %d %s", got.status, got.body)
+		}
+	})
 }

@@ -10,12 +10,12 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// pushTimeout bounds the write that several webhooks may wait for.
+// pushTimeout limits the write that several webhooks may wait for.
 const pushTimeout = 10 * time.Second
 
-// pushes passes webhooks on, and joins equal ones: while one is being written, all that come for the
-// same refs share the next write. So a webhook that is repeated at any rate costs one write at a time,
-// and none is lost, because that write begins after it came. It is safe for concurrent use.
+// pushes forwards webhooks and joins equal ones: while one is being written, all webhooks for the same refs
+// share the next write. So repeated webhooks cost one write at a time, and none is lost, because that write
+// starts after them. It is safe for concurrent use.
 type pushes struct {
 	mu      sync.Mutex
 	running map[string]*pushCall
@@ -31,7 +31,7 @@ func newPushes() *pushes {
 	return &pushes{running: map[string]*pushCall{}, waiting: map[string]*pushCall{}}
 }
 
-// do returns when push was called after do was.
+// do returns after a call of push that started after do.
 func (p *pushes) do(ctx context.Context, repo fleet.RepositoryID, refs []string, push func(context.Context, fleet.RepositoryID, ...string) error) error {
 	sorted := slices.Clone(refs)
 	slices.Sort(sorted)
@@ -41,7 +41,7 @@ func (p *pushes) do(ctx context.Context, repo fleet.RepositoryID, refs []string,
 	if call == nil {
 		call = &pushCall{done: make(chan struct{})}
 		p.waiting[key] = call
-		// The first caller may leave; those who wait for the same write do not leave with it.
+		// The first caller may disconnect; the others still wait for the same write.
 		go p.run(context.WithoutCancel(ctx), key, call, before, func(ctx context.Context) error { return push(ctx, repo, refs...) })
 	}
 	p.mu.Unlock()
@@ -53,7 +53,7 @@ func (p *pushes) do(ctx context.Context, repo fleet.RepositoryID, refs []string,
 	}
 }
 
-// run writes once, after the write before it has ended.
+// run writes once, after the previous write has ended.
 func (p *pushes) run(ctx context.Context, key string, call, before *pushCall, push func(context.Context) error) {
 	if before != nil {
 		<-before.done

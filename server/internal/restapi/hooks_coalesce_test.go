@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/restapi"
 )
 
@@ -20,10 +19,10 @@ func TestTwoPushesWithinASecondAreTwo(t *testing.T) {
 	at := strconv.FormatInt(now.Unix(), 10)
 	cfg := config()
 	cfg.Now = func() time.Time { return now }
-	pushed := []string{}
-	h := restapi.New(cfg, hooked(&pushed))
+	var pushed []push
+	h := restapi.New(cfg, record(newFixture(t), "Push", &pushed))
 	for range 2 {
-		got := do(t, h, "POST", "/api/v1/hooks/rep-1", body, "Authorization", "", "X-Kedge-Timestamp", at, "X-Kedge-Signature", sign(hexSecret, at+"."+body))
+		got := do(t, h, "POST", "/api/v1/hooks/rep-1", body, "Authorization", "", "X-Kedge-Timestamp", at, "X-Kedge-Signature", sign(repoSecret, at+"."+body))
 		if got.status != 202 {
 			t.Fatalf("status %d: %s", got.status, got.body)
 		}
@@ -40,18 +39,15 @@ func TestEqualWebhooksShareTheNextWrite(t *testing.T) {
 		const body = `{"ref":"refs/heads/main"}`
 		var writes atomic.Int32
 		release := make(chan struct{})
-		h := restapi.New(config(), fake{
-			secret: func(fleet.RepositoryID) (string, error) { return hexSecret, nil },
-			push: func(fleet.RepositoryID, []string) error {
-				writes.Add(1)
-				<-release
-				return nil
-			},
-		})
+		h := restapi.New(config(), intercept(newFixture(t), "Push", func(push) error {
+			writes.Add(1)
+			<-release
+			return nil
+		}))
 		var sent sync.WaitGroup
 		for range 8 { // as many as one address may send at once
 			sent.Go(func() {
-				if got := do(t, h, "POST", "/api/v1/hooks/rep-1", body, "Authorization", "", "X-Kedge-Signature", sign(hexSecret, body)); got.status != 202 {
+				if got := do(t, h, "POST", "/api/v1/hooks/rep-1", body, "Authorization", "", "X-Kedge-Signature", sign(repoSecret, body)); got.status != 202 {
 					t.Errorf("status %d: %s", got.status, got.body)
 				}
 			})

@@ -16,9 +16,6 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/restapi"
 )
 
-// hexSecret has the form of the secrets that the server derives.
-var hexSecret = strings.Repeat("5a", 32)
-
 func bare(key, body string) string { return strings.TrimPrefix(sign(key, body), "sha256=") }
 
 // standardSign signs as the Standard Webhooks specification has it, under the bytes of a secret.
@@ -32,7 +29,7 @@ func standardSign(key, id, at, body string) string {
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// Bodies as the hosts send them, shortened to what a reader could take for the ref.
+// Bodies of the hosts, shortened to the parts that may contain the ref.
 const (
 	gitHubDelete = `{"ref":"refs/heads/old","before":"6113728f27ae82c7b1a177c8d03f9e96e0adf246","after":"0000000000000000000000000000000000000000","created":false,
 		"deleted":true,"forced":false,"base_ref":null,"commits":[],"head_commit":null,"repository":{"id":186853002,"default_branch":"main","pushed_at":1557933657}}`
@@ -75,71 +72,61 @@ func TestHooksOfEveryHost(t *testing.T) {
 		status       int
 		push         string // "none" when nothing may happen
 	}{
-		{"GitHub: a branch that is deleted", gitHubDelete, []string{"X-GitHub-Event", "push", "X-Hub-Signature-256", sign(hexSecret, gitHubDelete)}, 202, "refs/heads/old"},
-		{"GitHub: a tag", gitHubTag, []string{"X-GitHub-Event", "push", "X-Hub-Signature-256", sign(hexSecret, gitHubTag)}, 202, "refs/tags/v1.2.0"},
-		{"GitHub: the old signature is not enough", gitHubTag, []string{"X-GitHub-Event", "push", "X-Hub-Signature", sign(hexSecret, gitHubTag)}, 401, "none"},
-		{"GitHub: another default branch", gitHubDefault, []string{"X-GitHub-Event", "repository", "X-Hub-Signature-256", sign(hexSecret, gitHubDefault)}, 202, ""},
-		{"GitHub: another description", gitHubEdited, []string{"X-GitHub-Event", "repository", "X-Hub-Signature-256", sign(hexSecret, gitHubEdited)}, 202, "none"},
-		{"Gitea", giteaPush, []string{"X-Gitea-Event", "push", "X-GitHub-Event", "push", "X-Gitea-Signature", bare(hexSecret, giteaPush)}, 202, "refs/heads/develop"},
-		{"Gitea: a branch that is deleted", giteaDelete, []string{"X-Gitea-Event", "delete", "X-Gitea-Signature", bare(hexSecret, giteaDelete)}, 202, "refs/heads/develop"},
-		{"Gitea: an issue", giteaPush, []string{"X-Gitea-Event", "issues", "X-Gitea-Signature", bare(hexSecret, giteaPush)}, 202, "none"},
-		{"Gitea: with a prefix that it does not send", giteaPush, []string{"X-Gitea-Event", "push", "X-Gitea-Signature", sign(hexSecret, giteaPush)}, 401, "none"},
+		{"GitHub: a branch that is deleted", gitHubDelete, []string{"X-GitHub-Event", "push", "X-Hub-Signature-256", sign(repoSecret, gitHubDelete)}, 202, "refs/heads/old"},
+		{"GitHub: a tag", gitHubTag, []string{"X-GitHub-Event", "push", "X-Hub-Signature-256", sign(repoSecret, gitHubTag)}, 202, "refs/tags/v1.2.0"},
+		{"GitHub: the old signature is not enough", gitHubTag, []string{"X-GitHub-Event", "push", "X-Hub-Signature", sign(repoSecret, gitHubTag)}, 401, "none"},
+		{"GitHub: another default branch", gitHubDefault, []string{"X-GitHub-Event", "repository", "X-Hub-Signature-256", sign(repoSecret, gitHubDefault)}, 202, ""},
+		{"GitHub: another description", gitHubEdited, []string{"X-GitHub-Event", "repository", "X-Hub-Signature-256", sign(repoSecret, gitHubEdited)}, 202, "none"},
+		{"Gitea", giteaPush, []string{"X-Gitea-Event", "push", "X-GitHub-Event", "push", "X-Gitea-Signature", bare(repoSecret, giteaPush)}, 202, "refs/heads/develop"},
+		{"Gitea: a branch that is deleted", giteaDelete, []string{"X-Gitea-Event", "delete", "X-Gitea-Signature", bare(repoSecret, giteaDelete)}, 202, "refs/heads/develop"},
+		{"Gitea: an issue", giteaPush, []string{"X-Gitea-Event", "issues", "X-Gitea-Signature", bare(repoSecret, giteaPush)}, 202, "none"},
+		{"Gitea: with a prefix that it does not send", giteaPush, []string{"X-Gitea-Event", "push", "X-Gitea-Signature", sign(repoSecret, giteaPush)}, 401, "none"},
 		{"Gitea: a wrong key", giteaPush, []string{"X-Gitea-Event", "push", "X-Gitea-Signature", bare("x", giteaPush)}, 401, "none"},
-		{"Forgejo", giteaPush, []string{"X-Forgejo-Event", "push", "X-Gitea-Event", "push", "X-Forgejo-Signature", bare(hexSecret, giteaPush)}, 202, "refs/heads/develop"},
+		{"Forgejo", giteaPush, []string{"X-Forgejo-Event", "push", "X-Gitea-Event", "push", "X-Forgejo-Signature", bare(repoSecret, giteaPush)}, 202, "refs/heads/develop"},
 		{"Forgejo: a bad signature is not rescued by a good one", giteaPush,
-			[]string{"X-Forgejo-Event", "push", "X-Forgejo-Signature", bare("x", giteaPush), "X-Gitea-Signature", bare(hexSecret, giteaPush)}, 401, "none"},
-		{"GitLab: secret token", gitLabPush, []string{"X-Gitlab-Event", "Push Hook", "X-Gitlab-Token", hexSecret}, 202, "refs/heads/master"},
-		{"GitLab: a tag", gitLabTag, []string{"X-Gitlab-Event", "Tag Push Hook", "X-Gitlab-Token", hexSecret}, 202, "refs/tags/v1.0.0"},
-		{"GitLab: a system hook", gitLabSystem, []string{"X-Gitlab-Event", "System Hook", "X-Gitlab-Token", hexSecret}, 202, "refs/heads/main refs/tags/v1"},
-		{"GitLab: a merge request", `{"object_kind":"merge_request"}`, []string{"X-Gitlab-Event", "Merge Request Hook", "X-Gitlab-Token", hexSecret}, 202, "none"},
+			[]string{"X-Forgejo-Event", "push", "X-Forgejo-Signature", bare("x", giteaPush), "X-Gitea-Signature", bare(repoSecret, giteaPush)}, 401, "none"},
+		{"GitLab: secret token", gitLabPush, []string{"X-Gitlab-Event", "Push Hook", "X-Gitlab-Token", repoSecret}, 202, "refs/heads/master"},
+		{"GitLab: a tag", gitLabTag, []string{"X-Gitlab-Event", "Tag Push Hook", "X-Gitlab-Token", repoSecret}, 202, "refs/tags/v1.0.0"},
+		{"GitLab: a system hook", gitLabSystem, []string{"X-Gitlab-Event", "System Hook", "X-Gitlab-Token", repoSecret}, 202, "refs/heads/main refs/tags/v1"},
+		{"GitLab: a merge request", `{"object_kind":"merge_request"}`, []string{"X-Gitlab-Event", "Merge Request Hook", "X-Gitlab-Token", repoSecret}, 202, "none"},
 		{"GitLab: no token", gitLabPush, []string{"X-Gitlab-Event", "Push Hook"}, 401, "none"},
-		{"GitLab: a wrong token", gitLabPush, []string{"X-Gitlab-Event", "Push Hook", "X-Gitlab-Token", hexSecret[1:]}, 401, "none"},
+		{"GitLab: a wrong token", gitLabPush, []string{"X-Gitlab-Event", "Push Hook", "X-Gitlab-Token", repoSecret[1:]}, 401, "none"},
 		{"GitLab: signing token", gitLabPush, []string{"X-Gitlab-Event", "Push Hook", "webhook-id", "1", "webhook-timestamp", at,
-			"webhook-signature", "v1,AAAA " + standardSign(hexSecret, "1", at, gitLabPush)}, 202, "refs/heads/master"},
+			"webhook-signature", "v1,AAAA " + standardSign(repoSecret, "1", at, gitLabPush)}, 202, "refs/heads/master"},
 		{"GitLab: signing token, an old one sent again", gitLabPush, []string{"X-Gitlab-Event", "Push Hook", "webhook-id", "1", "webhook-timestamp", old,
-			"webhook-signature", standardSign(hexSecret, "1", old, gitLabPush)}, 401, "none"},
+			"webhook-signature", standardSign(repoSecret, "1", old, gitLabPush)}, 401, "none"},
 		{"GitLab: signing token, another body", gitLabTag, []string{"X-Gitlab-Event", "Push Hook", "webhook-id", "1", "webhook-timestamp", at,
-			"webhook-signature", standardSign(hexSecret, "1", at, gitLabPush)}, 401, "none"},
+			"webhook-signature", standardSign(repoSecret, "1", at, gitLabPush)}, 401, "none"},
 		{"GitLab: a bad signature is not rescued by the token", gitLabPush, []string{"X-Gitlab-Event", "Push Hook", "webhook-id", "1", "webhook-timestamp", at,
-			"webhook-signature", "v1,AAAA", "X-Gitlab-Token", hexSecret}, 401, "none"},
-		{"Bitbucket Cloud", bitbucketCloud, []string{"X-Event-Key", "repo:push", "X-Hub-Signature", sign(hexSecret, bitbucketCloud)}, 202,
+			"webhook-signature", "v1,AAAA", "X-Gitlab-Token", repoSecret}, 401, "none"},
+		{"Bitbucket Cloud", bitbucketCloud, []string{"X-Event-Key", "repo:push", "X-Hub-Signature", sign(repoSecret, bitbucketCloud)}, 202,
 			"refs/heads/gone refs/heads/main refs/tags/v2"},
 		{"Bitbucket Cloud: a wrong key", bitbucketCloud, []string{"X-Event-Key", "repo:push", "X-Hub-Signature", sign("x", bitbucketCloud)}, 401, "none"},
-		{"Bitbucket Data Center", bitbucketServer, []string{"X-Event-Key", "repo:refs_changed", "X-Hub-Signature", sign(hexSecret, bitbucketServer)}, 202, "refs/heads/master"},
-		{"Bitbucket Data Center: its test", `{"test":true}`, []string{"X-Event-Key", "diagnostics:ping", "X-Hub-Signature", sign(hexSecret, `{"test":true}`)}, 202, "none"},
+		{"Bitbucket Data Center", bitbucketServer, []string{"X-Event-Key", "repo:refs_changed", "X-Hub-Signature", sign(repoSecret, bitbucketServer)}, 202, "refs/heads/master"},
+		{"Bitbucket Data Center: its test", `{"test":true}`, []string{"X-Event-Key", "diagnostics:ping", "X-Hub-Signature", sign(repoSecret, `{"test":true}`)}, 202, "none"},
 		{"Bitbucket Data Center: no signature", bitbucketServer, []string{"X-Event-Key", "repo:refs_changed"}, 401, "none"},
-		{"very many refs are any", manyRefs, []string{"X-Event-Key", "repo:refs_changed", "X-Hub-Signature", sign(hexSecret, manyRefs)}, 202, ""},
-		{"several refs, each once", twice, []string{"X-Kedge-Signature", sign(hexSecret, twice)}, 202, "refs/heads/a refs/heads/b"},
-		{"a time that is signed", twice, []string{"X-Kedge-Timestamp", at, "X-Kedge-Signature", sign(hexSecret, at+"."+twice)}, 202, "refs/heads/a refs/heads/b"},
-		{"a time that is not signed", twice, []string{"X-Kedge-Timestamp", at, "X-Kedge-Signature", sign(hexSecret, twice)}, 401, "none"},
-		{"a signed time that was left out", twice, []string{"X-Kedge-Signature", sign(hexSecret, at+"."+twice)}, 401, "none"},
-		{"a signed time that has passed", twice, []string{"X-Kedge-Timestamp", old, "X-Kedge-Signature", sign(hexSecret, old+"."+twice)}, 401, "none"},
-		{"a signed time that is none", twice, []string{"X-Kedge-Timestamp", "now", "X-Kedge-Signature", sign(hexSecret, "now."+twice)}, 401, "none"},
+		{"very many refs are any", manyRefs, []string{"X-Event-Key", "repo:refs_changed", "X-Hub-Signature", sign(repoSecret, manyRefs)}, 202, ""},
+		{"several refs, each once", twice, []string{"X-Kedge-Signature", sign(repoSecret, twice)}, 202, "refs/heads/a refs/heads/b"},
+		{"a time that is signed", twice, []string{"X-Kedge-Timestamp", at, "X-Kedge-Signature", sign(repoSecret, at+"."+twice)}, 202, "refs/heads/a refs/heads/b"},
+		{"a time that is not signed", twice, []string{"X-Kedge-Timestamp", at, "X-Kedge-Signature", sign(repoSecret, twice)}, 401, "none"},
+		{"a signed time that was left out", twice, []string{"X-Kedge-Signature", sign(repoSecret, at+"."+twice)}, 401, "none"},
+		{"a signed time that has passed", twice, []string{"X-Kedge-Timestamp", old, "X-Kedge-Signature", sign(repoSecret, old+"."+twice)}, 401, "none"},
+		{"a signed time that is none", twice, []string{"X-Kedge-Timestamp", "now", "X-Kedge-Signature", sign(repoSecret, "now."+twice)}, 401, "none"},
 	}
+	f := newFixture(t)
 	for _, c := range cases {
 		t.Run(c.reason, func(t *testing.T) {
 			t.Parallel()
-			pushed := []string{}
-			h := restapi.New(config(), hooked(&pushed))
+			var pushed []push
+			h := restapi.New(config(), record(f, "Push", &pushed))
 			got := do(t, h, "POST", "/api/v1/hooks/rep-1", c.body, append([]string{"Authorization", ""}, c.header...)...)
 			if got.status != c.status {
 				t.Errorf("status %d, want %d: %s", got.status, c.status, got.body)
 			}
-			if c.push == "none" && len(pushed) > 0 || c.push != "none" && (len(pushed) != 1 || pushed[0] != c.push) {
-				t.Errorf("pushed %q, want %q", pushed, c.push)
+			if c.push == "none" && len(pushed) > 0 || c.push != "none" && (len(pushed) != 1 || strings.Join(pushed[0].refs, " ") != c.push) {
+				t.Errorf("pushed %v, want %q", pushed, c.push)
 			}
 		})
-	}
-}
-
-// hooked notes what is pushed, by one line for each wake.
-func hooked(pushed *[]string) fake {
-	return fake{
-		secret: func(fleet.RepositoryID) (string, error) { return hexSecret, nil },
-		push: func(_ fleet.RepositoryID, refs []string) error {
-			*pushed = append(*pushed, strings.Join(refs, " "))
-			return nil
-		},
 	}
 }
 
@@ -150,38 +137,60 @@ func TestADeliveryThatIsRepeatedHasNoEffect(t *testing.T) {
 	cases := []struct {
 		reason string
 		body   string
-		header []string
+		header func(secret string) []string
 	}{
-		{"GitHub", gitHubTag, []string{"X-GitHub-Event", "push", "X-Hub-Signature-256", sign(hexSecret, gitHubTag), "X-GitHub-Delivery", "72d3162e"}},
-		{"Gitea", giteaPush, []string{"X-Gitea-Event", "push", "X-Gitea-Signature", bare(hexSecret, giteaPush), "X-Gitea-Delivery", "f6266f16"}},
-		{"Forgejo", giteaPush, []string{"X-Forgejo-Event", "push", "X-Forgejo-Signature", bare(hexSecret, giteaPush), "X-Forgejo-Delivery", "f6266f16"}},
-		{"GitLab", gitLabPush, []string{"X-Gitlab-Event", "Push Hook", "X-Gitlab-Token", hexSecret, "Idempotency-Key", "f5e5f430"}},
-		{"GitLab, older", gitLabPush, []string{"X-Gitlab-Event", "Push Hook", "X-Gitlab-Token", hexSecret, "X-Gitlab-Event-UUID", "13792a34"}},
-		{"Bitbucket Cloud", bitbucketCloud, []string{"X-Event-Key", "repo:push", "X-Hub-Signature", sign(hexSecret, bitbucketCloud), "X-Request-UUID", "c0ffee"}},
-		{"Bitbucket Data Center", bitbucketServer, []string{"X-Event-Key", "repo:refs_changed", "X-Hub-Signature", sign(hexSecret, bitbucketServer), "X-Request-Id", "c0ffee"}},
-		{"generic with a name", `{}`, []string{"X-Kedge-Signature", sign(hexSecret, `{}`), "X-Kedge-Delivery", "1"}},
-		{"generic with a name and a time", `{}`, []string{"X-Kedge-Timestamp", at, "X-Kedge-Signature", sign(hexSecret, at+".{}"), "X-Kedge-Delivery", "1"}},
+		{"GitHub", gitHubTag, func(secret string) []string {
+			return []string{"X-GitHub-Event", "push", "X-Hub-Signature-256", sign(secret, gitHubTag), "X-GitHub-Delivery", "72d3162e"}
+		}},
+		{"Gitea", giteaPush, func(secret string) []string {
+			return []string{"X-Gitea-Event", "push", "X-Gitea-Signature", bare(secret, giteaPush), "X-Gitea-Delivery", "f6266f16"}
+		}},
+		{"Forgejo", giteaPush, func(secret string) []string {
+			return []string{"X-Forgejo-Event", "push", "X-Forgejo-Signature", bare(secret, giteaPush), "X-Forgejo-Delivery", "f6266f16"}
+		}},
+		{"GitLab", gitLabPush, func(secret string) []string {
+			return []string{"X-Gitlab-Event", "Push Hook", "X-Gitlab-Token", secret, "Idempotency-Key", "f5e5f430"}
+		}},
+		{"GitLab, older", gitLabPush, func(secret string) []string {
+			return []string{"X-Gitlab-Event", "Push Hook", "X-Gitlab-Token", secret, "X-Gitlab-Event-UUID", "13792a34"}
+		}},
+		{"Bitbucket Cloud", bitbucketCloud, func(secret string) []string {
+			return []string{"X-Event-Key", "repo:push", "X-Hub-Signature", sign(secret, bitbucketCloud), "X-Request-UUID", "c0ffee"}
+		}},
+		{"Bitbucket Data Center", bitbucketServer, func(secret string) []string {
+			return []string{"X-Event-Key", "repo:refs_changed", "X-Hub-Signature", sign(secret, bitbucketServer), "X-Request-Id", "c0ffee"}
+		}},
+		{"generic with a name", `{}`, func(secret string) []string {
+			return []string{"X-Kedge-Signature", sign(secret, `{}`), "X-Kedge-Delivery", "1"}
+		}},
+		{"generic with a name and a time", `{}`, func(secret string) []string {
+			return []string{"X-Kedge-Timestamp", at, "X-Kedge-Signature", sign(secret, at+".{}"), "X-Kedge-Delivery", "1"}
+		}},
 	}
+	f := newFixture(t)
 	for _, c := range cases {
 		t.Run(c.reason, func(t *testing.T) {
 			t.Parallel()
-			pushed := []string{}
-			control := hooked(&pushed)
-			works := control.push
+			var pushed []push
 			failing := true
-			control.push = func(repo fleet.RepositoryID, refs []string) error {
+			control := intercept(f, "Push", func(p push) error {
 				if failing {
 					return errors.New("stopping")
 				}
-				return works(repo, refs)
-			}
+				pushed = append(pushed, p)
+				return nil
+			})
 			now := time.Now()
 			cfg := config()
 			cfg.Now = func() time.Time { return now }
 			h := restapi.New(cfg, control)
 			send := func(repo string, want int) {
 				t.Helper()
-				if got := do(t, h, "POST", "/api/v1/hooks/"+repo, c.body, append([]string{"Authorization", ""}, c.header...)...); got.status != want {
+				secret, err := f.WebhookSecret(t.Context(), fleet.RepositoryID(repo))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := do(t, h, "POST", "/api/v1/hooks/"+repo, c.body, append([]string{"Authorization", ""}, c.header(secret)...)...); got.status != want {
 					t.Fatalf("status %d, want %d: %s", got.status, want, got.body)
 				}
 			}

@@ -3,22 +3,21 @@ package restapi
 import "sync"
 
 const (
-	// hooksAtOnce bounds what strangers can make the server hold: each may be maxHookBody.
+	// hooksAtOnce limits the webhook bodies in memory: each may have maxHookBody.
 	hooksAtOnce = 32
-	// hooksPerAddress is how many of them one address may have. Who sends slowly holds its own for
-	// hookTimeout each, and others get in. A Git host that sends in time needs a place for milliseconds.
+	// hooksPerAddress is the limit of one address. A slow sender holds its own places for hookTimeout each, and
+	// others are not affected. A normal Git host needs a place for milliseconds.
 	hooksPerAddress = 8
 )
 
-// hookPlaces counts the webhooks whose body is being read, by the address that they come from. It is safe
-// for concurrent use.
+// hookPlaces counts the webhooks whose body is being read, by address. It is safe for concurrent use.
 type hookPlaces struct {
 	mu  sync.Mutex
 	all int
 	of  map[string]int
 }
 
-// take returns how to give a place back, or false when there is none for this address.
+// take returns a function that releases the place, or false if the address has none left.
 func (p *hookPlaces) take(address string) (release func(), ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

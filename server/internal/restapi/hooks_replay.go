@@ -1,45 +1,40 @@
 package restapi
 
 import (
-	"container/list"
 	"crypto/sha256"
 	"net/http"
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
 const (
-	// deliveriesKept is how long a delivery is remembered. Hosts repeat one that they think was lost
-	// within minutes.
+	// deliveriesKept is how long a delivery is remembered. Hosts repeat a lost delivery within minutes.
 	deliveriesKept = time.Hour
-	// maxDeliveries bounds what is remembered, over all repositories: about 2 MB.
+	// maxDeliveries limits the remembered deliveries of all repositories: about 2 MB.
 	maxDeliveries = 10_000
 )
 
-// deliveries remembers the webhooks that had their effect, so that one that is repeated has none. It
-// is safe for concurrent use.
+// deliveries remembers the webhooks that had an effect, so that repeated ones have none. It is safe for
+// concurrent use.
 type deliveries struct {
 	mu    sync.Mutex
-	known map[delivery]*list.Element
-	order *list.List // of remembered, newest first
+	known *simplelru.LRU[delivery, time.Time] // when each was accepted
 }
 
 type delivery [sha256.Size]byte
 
-type remembered struct {
-	id delivery
-	at time.Time
-}
-
 func newDeliveries() *deliveries {
-	return &deliveries{known: map[delivery]*list.Element{}, order: list.New()}
+	known, _ := simplelru.NewLRU[delivery, time.Time](maxDeliveries, nil) // fails only for a size below 1
+	return &deliveries{known: known}
 }
 
-// deliveryOf names a delivery; ok is false for one that has no name. The body is part of it: what the
-// header says is not signed by most hosts, and another body is another push. Time and body are no name:
-// two pushes of one ref within a second have the same.
+// deliveryOf returns the key of a delivery; ok is false without an ID. The body is part of the key: most hosts
+// do not sign the header, and another body is another push. Time and body are not a key: two pushes of one ref
+// within a second have the same.
 func deliveryOf(form hookForm, repo fleet.RepositoryID, h http.Header, body []byte) (id delivery, ok bool) {
 	name := firstOf(h, form.deliveries)
 	if name == "" {
@@ -57,23 +52,12 @@ func deliveryOf(form hookForm, repo fleet.RepositoryID, h http.Header, body []by
 func (d *deliveries) seen(id delivery, now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	e, ok := d.known[id]
-	return ok && now.Sub(e.Value.(remembered).at) <= deliveriesKept
+	at, ok := d.known.Peek(id)
+	return ok && now.Sub(at) <= deliveriesKept
 }
 
 func (d *deliveries) add(id delivery, now time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if e, ok := d.known[id]; ok {
-		d.order.Remove(e)
-	}
-	d.known[id] = d.order.PushFront(remembered{id, now})
-	for e := d.order.Back(); e != nil; e = d.order.Back() {
-		oldest := e.Value.(remembered)
-		if d.order.Len() <= maxDeliveries && now.Sub(oldest.at) <= deliveriesKept {
-			return
-		}
-		d.order.Remove(e)
-		delete(d.known, oldest.id)
-	}
+	d.known.Add(id, now)
 }

@@ -27,18 +27,18 @@ const (
 	headerWebhookSignature = "Webhook-Signature"
 
 	signingTokenPrefix = "whsec_"
-	// hookSkew is how far the clock of a host that signs the time may be off, and how old its webhook
-	// may be.
+	// hookSkew is the maximum clock difference of a host that signs the time, and the maximum age of its
+	// webhook.
 	hookSkew = 5 * time.Minute
 )
 
 var (
 	errBadSignature = errors.New("the signature is missing or wrong, or there is no such repository: " +
-		"compare URL and secret with those that kedge repo webhook URL shows to an admin")
-	errOldHook = errors.New("the signed time is more than five minutes from that of the server: send it again, and compare the clocks")
+		"compare URL and secret with the output of kedge repo webhook URL, which requires the admin role")
+	errOldHook = errors.New("the signed time differs from the server time by more than five minutes: send it again, and compare the clocks")
 )
 
-// hookKey is the secret of a repository's webhooks; an empty one signs nothing.
+// hookKey is the webhook secret of a repository; an empty one accepts no signature.
 type hookKey string
 
 func (k hookKey) sum(parts ...[]byte) []byte {
@@ -59,8 +59,8 @@ func (k hookKey) signs(given string, parts ...[]byte) bool {
 	return hmac.Equal(k.sum(parts...), sum) && err == nil && k != ""
 }
 
-// signedByFirst checks the first of the headers that is there, so that a wrong signature is not
-// rescued by another. Those named Hub have their method before them.
+// signedByFirst checks the first header that is present, so that a second signature cannot replace a wrong one.
+// Hub headers have their method as a prefix.
 func signedByFirst(names ...string) func(hookKey, http.Header, []byte) bool {
 	return func(key hookKey, h http.Header, body []byte) bool {
 		for _, name := range names {
@@ -75,8 +75,8 @@ func signedByFirst(names ...string) func(hookKey, http.Header, []byte) bool {
 	}
 }
 
-// signedGenerically checks what scripts send: an HMAC of the body, or of the time, a dot and the body
-// where the time is told.
+// signedGenerically checks the signature of scripts: an HMAC of the body, or of the time, a dot, and the body
+// if the time is sent.
 func signedGenerically(key hookKey, h http.Header, body []byte) bool {
 	text, found := strings.CutPrefix(h.Get(headerKedgeSignature), "sha256=")
 	if at := h.Get(headerKedgeTimestamp); at != "" {
@@ -85,8 +85,8 @@ func signedGenerically(key hookKey, h http.Header, body []byte) bool {
 	return key.signs(text, body) && found
 }
 
-// signedByGitLab checks the signature of the signing token where there is one, and the secret token
-// otherwise, which GitLab sends as it is.
+// signedByGitLab checks the signature of the signing token if there is one, and otherwise the secret token,
+// which GitLab sends in plain text.
 func signedByGitLab(key hookKey, h http.Header, body []byte) bool {
 	given := h.Get(headerWebhookSignature)
 	if given == "" {
@@ -108,8 +108,7 @@ func signedByGitLab(key hookKey, h http.Header, body []byte) bool {
 	return good
 }
 
-// signingToken is the secret in the form that GitLab takes for a signing token; "" for a secret that
-// has none.
+// signingToken returns the secret in the form of a GitLab signing token; "" if it has none.
 func signingToken(secret string) string {
 	raw, err := hex.DecodeString(secret)
 	if err != nil || len(raw) != sha256.Size {
@@ -118,7 +117,7 @@ func signingToken(secret string) string {
 	return signingTokenPrefix + base64.StdEncoding.EncodeToString(raw)
 }
 
-// signedTime returns the time that a good signature covers; ok is false when it covers none.
+// signedTime returns the time that a valid signature covers; ok is false if it covers none.
 func signedTime(form hookForm, h http.Header) (at time.Time, ok bool) {
 	var text string
 	switch {
@@ -137,7 +136,7 @@ func signedTime(form hookForm, h http.Header) (at time.Time, ok bool) {
 	return time.Unix(seconds, 0), true
 }
 
-// fresh reports whether a webhook whose signature covers a time is not an old one.
+// fresh reports whether the signed time of a webhook is recent.
 func fresh(form hookForm, h http.Header, now time.Time) bool {
 	at, ok := signedTime(form, h)
 	return !ok || now.Sub(at).Abs() <= hookSkew

@@ -12,7 +12,7 @@ import (
 
 type imageControl interface {
 	SetImages(ctx context.Context, p auth.Principal, tenant, deployment string, req control.SetImages) (control.ImageUpdate, error)
-	// Images lists where images are stated, and the commit that was looked at.
+	// Images lists where images are written, and the commit that was read.
 	Images(ctx context.Context, p auth.Principal, tenant, deployment string) ([]imageset.Place, string, error)
 }
 
@@ -23,9 +23,9 @@ type setImagesInput struct {
 
 func (a *api) registerImages() {
 	register(a, operation("set-images", http.MethodPost, oneDeployment+"/images",
-		"Commit new images to the repository of a deployment; that the branch has moved deploys them", http.StatusOK), deployments, a.setImages)
+		"Commit new images to the repository of a deployment; the new commit on the branch deploys them", http.StatusOK), deployments, a.setImages)
 	register(a, operation("list-images", http.MethodGet, oneDeployment+"/images",
-		"List the images of a deployment as far as its source says them, at the newest commit", http.StatusOK, http.StatusConflict), deployments, a.listImages)
+		"List the images in the source of a deployment, at the newest commit", http.StatusOK, http.StatusConflict), deployments, a.listImages)
 }
 
 func (a *api) setImages(ctx context.Context, p auth.Principal, in *setImagesInput) (*plain[apiv1.ImageUpdate], error) {

@@ -9,15 +9,15 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// InTenant is what every request about something in a tenant takes. It and the other parts of inputs
-// are exported because huma reads nothing that is embedded and is not.
+// InTenant is the input of requests in a tenant. It and the other parts of inputs are exported because huma
+// ignores unexported embedded structs.
 type InTenant struct {
 	Tenant string `path:"tenant" maxLength:"253"`
 }
 
 func (in *InTenant) at() (string, string) { return in.Tenant, "" }
 
-// Named is what every request about one named thing takes.
+// Named is the input of requests about one named resource.
 type Named struct {
 	Tenant string `path:"tenant" maxLength:"253"`
 	Name   string `path:"name" maxLength:"253"`
@@ -25,19 +25,19 @@ type Named struct {
 
 func (in *Named) at() (string, string) { return in.Tenant, in.Name }
 
-// Paging is what every listing takes.
+// Paging is the input of listings.
 type Paging struct {
-	After string `query:"after" maxLength:"600" doc:"Read on after this: 'next' of the page before."`
-	Limit int    `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"At most this many items."`
+	After string `query:"after" maxLength:"600" doc:"'next' of the previous page."`
+	Limit int    `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"Maximum number of items."`
 }
 
-// listInput is what every listing of a tenant takes.
+// listInput is the input of listings of a tenant.
 type listInput struct {
 	InTenant
 	Paging
 }
 
-// namedListInput is what every listing of something below a named thing takes.
+// namedListInput is the input of listings below a named resource.
 type namedListInput struct {
 	Named
 	Paging
@@ -45,13 +45,13 @@ type namedListInput struct {
 
 type listOutput[T any] struct{ Body apiv1.List[T] }
 
-// page asks for one more than the caller wants: whether it comes says whether there is a next page.
+// page requests one more item than the caller wants: it tells whether there is a next page.
 func (in *Paging) page() store.Page {
 	name, id, _ := strings.Cut(in.After, "/")
 	return store.Page{After: name, AfterID: id, Limit: in.Limit + 1}
 }
 
-// numbered is page for a listing whose key is, or begins with, a number.
+// numbered is page for a listing whose key is, or starts with, a number.
 func (in *Paging) numbered() (store.Page, error) {
 	page := in.page()
 	if n, err := strconv.ParseInt(page.After, 10, 64); page.After != "" && (err != nil || n <= 0) {
@@ -60,9 +60,9 @@ func (in *Paging) numbered() (store.Page, error) {
 	return page, nil
 }
 
-func notACursor() error { return fleet.Invalid("after", "must be 'next' of the page before") }
+func notACursor() error { return fleet.Invalid("after", "must be 'next' of the previous page") }
 
-// paged converts one page. views holds what page asked for.
+// paged converts one page. views has the items that page requested.
 func paged[V, T any](views []V, limit int, convert func(V) T, key func(V) string) *listOutput[T] {
 	out := &listOutput[T]{}
 	out.Body.Items = make([]T, 0, min(len(views), limit))
@@ -77,19 +77,19 @@ func paged[V, T any](views []V, limit int, convert func(V) T, key func(V) string
 }
 
 const (
-	// maxLabelFilters is as many labels as anything can have.
+	// maxLabelFilters is the maximum number of labels of a resource.
 	maxLabelFilters = 64
-	// maxLabelFilter is the length of the longest label there is: prefix, name and value.
+	// maxLabelFilter is the maximum length of a label: prefix, name, and value.
 	maxLabelFilter = 253 + 1 + 63 + 1 + 63
 )
 
-// labelled reads repeated label=KEY=VALUE filters.
+// labelled parses repeated label=KEY=VALUE filters.
 func labelled(given []string) (map[string]string, error) {
 	if len(given) == 0 {
 		return nil, nil
 	}
 	if len(given) > maxLabelFilters {
-		return nil, fleet.Invalid("label", "%d label filters were given; at most %d are allowed", len(given), maxLabelFilters)
+		return nil, fleet.Invalid("label", "there are %d label filters; at most %d are allowed", len(given), maxLabelFilters)
 	}
 	labels := make(map[string]string, len(given))
 	for _, text := range given {
@@ -101,7 +101,7 @@ func labelled(given []string) (map[string]string, error) {
 			return nil, fleet.Invalid("label", "%q must be KEY=VALUE", text)
 		}
 		if other, twice := labels[key]; twice && other != value {
-			return nil, fleet.Invalid("label", "nothing has the label %q with two values", key)
+			return nil, fleet.Invalid("label", "no resource has two values of the label %q", key)
 		}
 		labels[key] = value
 	}

@@ -30,8 +30,9 @@ var (
 
 func TestMain(m *testing.M) { os.Exit(pgServer.Main(m)) }
 
-// BenchmarkListDeployments is B9 at a size that takes half an hour to make by requests: one page of each filter by HTTP,
-// of 6,000 and of 50,000 deployments that were put into the database. The median is what the target is about.
+// BenchmarkListDeployments is B9 at a size that takes half an hour to create with requests: one page of each
+// filter over HTTP, of 6,000 and of 50,000 deployments that were inserted into the database. The target is
+// about the median.
 func BenchmarkListDeployments(b *testing.B) {
 	databases := map[string]func(b *testing.B) store.Store{
 		"sqlite": func(b *testing.B) store.Store {
@@ -58,7 +59,7 @@ func BenchmarkListDeployments(b *testing.B) {
 	}
 }
 
-// wideQueries are those of the benchmark that goes by requests, as far as a [storetest.Wide] has what they ask for.
+// wideQueries are the queries of the benchmark with requests, as far as a [storetest.Wide] has matching data.
 func wideQueries() []string {
 	return []string{
 		"", "after=team-400-app-99999", "q=app-01234", "q=needle", "q=nobody-has-this", "environment=default", "environment=rare",
@@ -90,7 +91,7 @@ func listServer(b *testing.B, s store.Store) (url, token string) {
 	return server.URL, token
 }
 
-// benchPage asks for one page over and over.
+// benchPage reads one page repeatedly.
 func benchPage(b *testing.B, url, token string) {
 	b.Helper()
 	var took []time.Duration

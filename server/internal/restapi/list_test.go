@@ -23,17 +23,17 @@ func TestFiltersAreAskedForAsWritten(t *testing.T) {
 	var found control.ListDeployments
 	var audit store.AuditFilter
 	var auditOf string
-	h := restapi.New(config(), fake{
-		agents: func(_ string, f store.AgentFilter) ([]control.AgentView, error) { agents = f; return nil, nil },
-		deployments: func(_ string, f control.ListDeployments) ([]control.DeploymentView, error) {
-			found = f
-			return nil, nil
-		},
-		audit: func(tenant string, f store.AuditFilter) ([]fleet.AuditEvent, error) {
-			audit, auditOf = f, tenant
-			return nil, nil
-		},
-	})
+	h := restapi.New(config(), intercepted{newFixture(t).Service, func(_ string, request any) error {
+		switch filter := request.(type) {
+		case store.AgentFilter:
+			agents = filter
+		case control.ListDeployments:
+			found = filter
+		case auditQuery:
+			audit, auditOf = filter.AuditFilter, filter.tenant
+		}
+		return nil
+	}})
 	for _, path := range []string{
 		inDefault + "agents?label=region=eu&label=tier=&q=pro&connected=false&limit=7&after=b",
 		deployments + "?environment=eu&agent=prod&repository=https://x/y&sync=OutOfSync&health=Stale&label=a=b=c&q=web&after=web/dep-1",
@@ -69,27 +69,28 @@ func TestFiltersAreAskedForAsWritten(t *testing.T) {
 // covers: T1 (keyset pages)
 func TestPagesOfOneGiveEverythingOnce(t *testing.T) {
 	t.Parallel()
-	h := restapi.New(config(), fake{
-		standin: newStandin(),
-		audit: func(_ string, f store.AuditFilter) ([]fleet.AuditEvent, error) {
-			var out []fleet.AuditEvent
-			for seq := int64(5); seq > 0; seq-- {
-				if (f.BeforeSeq == 0 || seq < f.BeforeSeq) && len(out) < f.Limit {
-					out = append(out, fleet.AuditEvent{Seq: seq, Actor: strconv.FormatInt(seq, 10)})
-				}
+	f := newFixture(t)
+	err := f.store.Update(t.Context(), func(tx store.Tx) error {
+		for i := range 5 {
+			if err := tx.Audit().Append(t.Context(), fleet.AuditEvent{At: later, Actor: strconv.Itoa(i + 1), Action: "test"}); err != nil {
+				return err
 			}
-			return out, nil
-		},
+		}
+		return nil
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := restapi.New(config(), f)
 	cases := []struct {
 		path, key string
 		want      []string
 	}{
 		{inDefault + "members", "subject", []string{"devs", "anna", "bert"}},
 		{inDefault + "grants", "direction", []string{"given", "received"}},
-		{inDefault + "deployments/web/targets", "agent", []string{"lost", "prod"}},
+		{inDefault + "deployments/web/targets", "agent", []string{"gone", "lost", "prod"}},
 		{inDefault + "deployments/web/revisions", "commit", []string{"beef", "c0ffee"}},
-		{"/api/v1/audit", "actor", []string{"5", "4", "3", "2", "1"}},
+		{"/api/v1/audit", "actor", []string{"5", "4", "3", "2", "1", "anna"}},
 	}
 	for _, c := range cases {
 		var got []string
@@ -117,22 +118,36 @@ func TestPagesOfOneGiveEverythingOnce(t *testing.T) {
 
 func TestMemberIsNamedAsTheProviderDoes(t *testing.T) {
 	t.Parallel()
-	control := newStandin()
-	h := restapi.New(config(), fake{standin: control})
-	do(t, h, "DELETE", inDefault+"members/group/"+url.PathEscape("org/team a"), "")
-	if control.count("RemoveMember group org/team a") != 1 {
-		t.Errorf("calls %v", control.calls)
+	f := newFixture(t)
+	h := restapi.New(config(), f)
+	team := inDefault + "members/group/" + url.PathEscape("org/team a")
+	members := func() (names []string) {
+		list, err := f.Members(t.Context(), admin, "default", store.Page{Limit: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range list {
+			names = append(names, string(m.Kind)+" "+m.Subject)
+		}
+		return names
+	}
+	if got := do(t, h, "PUT", team, `{"role":"viewer"}`); got.status != 204 || !slices.Contains(members(), "group org/team a") {
+		t.Errorf("got %d %s, members %v", got.status, got.body, members())
+	}
+	if got := do(t, h, "DELETE", team, ""); got.status != 204 || slices.Contains(members(), "group org/team a") || len(members()) != 3 {
+		t.Errorf("got %d %s, members %v", got.status, got.body, members())
 	}
 }
 
 func TestTokenLivesAsLongAsWritten(t *testing.T) {
 	t.Parallel()
-	control := newStandin()
-	h := restapi.New(config(), fake{standin: control})
-	for text, want := range map[string]string{"12h": "12h0m0s", "90d": "2160h0m0s", "": "0s"} {
-		body := `{"name":"ci","role":"viewer","expiresIn":"` + text + `"}`
-		if got := do(t, h, "POST", inDefault+"tokens", body); got.status != 201 || control.count("CreateAPIToken "+want) != 1 {
-			t.Errorf("%q: got %d %s, calls %v", text, got.status, got.body, control.calls)
+	h := restapi.New(config(), newFixture(t))
+	for text, want := range map[string]time.Time{"12h": later.Add(12 * time.Hour), "90d": later.Add(90 * 24 * time.Hour), "": {}} {
+		body := `{"name":"for` + text + `","role":"viewer","expiresIn":"` + text + `"}`
+		got := do(t, h, "POST", inDefault+"tokens", body)
+		var created struct{ ExpiresAt time.Time }
+		if err := json.Unmarshal([]byte(got.body), &created); err != nil || got.status != 201 || !created.ExpiresAt.Equal(want) {
+			t.Errorf("%q: got %d %s, %v", text, got.status, got.body, err)
 		}
 	}
 	for _, text := range []string{"0s", "-1h", "99999999d", "xd", "1.5d"} {
@@ -142,10 +157,10 @@ func TestTokenLivesAsLongAsWritten(t *testing.T) {
 	}
 }
 
-// A fleet admin may everything; others are told where they may what.
+// A fleet admin may do everything; others get their roles in tenants.
 func TestWhoamiTellsRoles(t *testing.T) {
 	t.Parallel()
-	h := restapi.New(config(), fake{standin: newStandin()})
+	h := restapi.New(config(), newFixture(t))
 	got := do(t, h, "GET", "/api/v1/whoami", "", "Authorization", "Bearer "+otherToken)
 	want := `{"name":"other","role":"viewer","session":false,"tenants":[{"tenant":"default","role":"viewer"}],"serverVersion":"v1.2.3"}` + "\n"
 	if got.body != want {

@@ -10,8 +10,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/apiv1"
 )
 
-// describeLogin adds the login of people to the OpenAPI document. Its handlers are in a room of
-// their own.
+// describeLogin adds the login of people to the OpenAPI document. Its handlers are in package login.
 func (a *api) describeLogin() {
 	schemas := a.huma.OpenAPI().Components.Schemas
 	in := func(name, text string) *huma.Param {
@@ -23,10 +22,10 @@ func (a *api) describeLogin() {
 	add := func(op *huma.Operation, responses map[string]*huma.Response) {
 		op.Security = []map[string][]string{{}}
 		op.Responses = responses
-		op.Responses["default"] = problemResponse(a.huma.OpenAPI(), "What went wrong, and what to do.")
+		op.Responses["default"] = problemResponse(a.huma.OpenAPI(), "The error and its remedy.")
 		a.huma.OpenAPI().AddOperation(op)
 	}
-	there := &huma.Response{Description: "On the way.", Headers: map[string]*huma.Param{"Location": {Schema: &huma.Schema{Type: huma.TypeString}}}}
+	there := &huma.Response{Description: "Redirect.", Headers: map[string]*huma.Param{"Location": {Schema: &huma.Schema{Type: huma.TypeString}}}}
 
 	add(&huma.Operation{
 		OperationID: "login-config", Method: http.MethodGet, Path: base + "/auth/config", Summary: "How people can log in",
@@ -57,7 +56,7 @@ func (a *api) describeLogin() {
 		OperationID: "logout", Method: http.MethodPost, Path: base + "/auth/logout", Summary: "End the session of the caller",
 	}, map[string]*huma.Response{"204": {Description: "No Content"}})
 	add(&huma.Operation{
-		OperationID: "exchange", Method: http.MethodPost, Path: base + "/auth/exchange", Summary: "Trade the one-time code of a CLI login for a session",
+		OperationID: "exchange", Method: http.MethodPost, Path: base + "/auth/exchange", Summary: "Exchange the one-time code of a CLI login for a session",
 		RequestBody: &huma.RequestBody{Required: true, Content: body(reflect.TypeFor[apiv1.Exchange]())},
 	}, map[string]*huma.Response{"200": {Description: "OK", Content: body(reflect.TypeFor[apiv1.Session]())}})
 }

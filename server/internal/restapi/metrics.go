@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Why a caller was told to come back later.
+// Why a caller was throttled.
 const (
 	refusedCaller  = "caller"  // too many requests with one token
 	refusedAddress = "address" // too many wrong tokens from one address
@@ -15,7 +15,7 @@ const (
 	refusedPoll    = "poll"    // too many held polls of an agent, a tenant or all
 )
 
-// metrics counts what the door does. Routes are patterns, never paths: those may hold a token.
+// metrics counts requests. Routes are patterns, never paths, which may contain a token.
 type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
@@ -32,7 +32,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
 		}, []string{"route"}),
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "kedge_rest_refused_total", Help: "Requests that were told to come back later, by what there was too much of.",
+			Name: "kedge_rest_refused_total", Help: "Throttled requests, by exceeded limit.",
 		}, []string{"by"}),
 	}
 	if reg != nil {
@@ -49,7 +49,7 @@ func (m *metrics) observe(method, route string, status int, took time.Duration) 
 	m.seconds.WithLabelValues(route).Observe(took.Seconds())
 }
 
-// knownMethod keeps callers from making as many series as they can think of methods.
+// knownMethod limits the number of series, because callers can send any method.
 func knownMethod(method string) string {
 	switch method {
 	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS":

@@ -15,7 +15,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/auth"
 )
 
-// Keys of log lines that only this door has.
+// Log keys that only this package uses.
 const (
 	keyRequest   = "request"
 	keyMethod    = "method"
@@ -24,21 +24,21 @@ const (
 	keyPrincipal = "principal"
 )
 
-// requestInfo is what is learnt about a request on its way, for its one line in the log. It belongs
-// to the goroutine that serves the request.
+// requestInfo is the information about a request for its log line. It belongs to the goroutine that serves the
+// request.
 type requestInfo struct {
 	id        string
 	method    string
 	principal auth.Principal
-	tokenKey  string      // names the token of the caller without holding it
+	tokenKey  string      // identifies the token of the caller without containing it
 	agent     fleet.Agent // who calls, at the door of agents
 	about     subject
-	route     string // pattern of the path; "" when none took it
-	shownOnce bool   // the answer holds a secret that is not to be kept
-	again     bool   // the same request again is harmless: its answer need not be kept
-	// recheck finds out whether an agent is still who it was; nil for everybody else.
+	route     string // pattern of the path; "" if no route matched
+	shownOnce bool   // the response contains a secret that must not be stored
+	again     bool   // repeating the request is harmless: its response need not be stored
+	// recheck checks whether an agent is still authenticated; nil for other callers.
 	recheck func(context.Context) error
-	// guard has end called when a caller is no longer who it was, until leave is; nil for agents.
+	// guard calls end when the caller loses its permission, until leave is called; nil for agents.
 	guard func(end func()) (leave func())
 	err   error
 }
@@ -63,7 +63,7 @@ func (i *requestInfo) caller() string {
 	return fmt.Sprintf("token %q", i.principal.Name)
 }
 
-// observed gives each request an id and a line in the log, and sets headers that hold for all answers.
+// observed gives each request an id and a log line, and sets the headers of all responses.
 func (a *api) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := time.Now()
@@ -86,7 +86,7 @@ func (a *api) observed(next http.Handler) http.Handler {
 	})
 }
 
-// crashed answers for a handler that panicked, if nothing was written yet.
+// crashed responds for a handler that panicked, if nothing was written yet.
 func (a *api) crashed(ctx context.Context, rec *statusRecorder, v any) {
 	p := mapError(ctx, fmt.Errorf("handler panicked: %v\n%s", v, debug.Stack()), subject{})
 	if rec.status == 0 {
@@ -94,8 +94,8 @@ func (a *api) crashed(ctx context.Context, rec *statusRecorder, v any) {
 	}
 }
 
-// log writes the one line of a request. Neither query nor headers nor bodies are in it: they may
-// hold secrets.
+// log writes the log line of a request. It contains neither query nor headers nor bodies, which may contain
+// secrets.
 func (a *api) log(ctx context.Context, r *http.Request, info *requestInfo, status int, took time.Duration) {
 	level, attrs := slog.LevelInfo, []slog.Attr{
 		slog.String(keyRequest, info.id), slog.String(keyMethod, r.Method), slog.String(keyPath, redacted(r.URL.Path)),
@@ -117,7 +117,7 @@ func (a *api) log(ctx context.Context, r *http.Request, info *requestInfo, statu
 	a.cfg.Log.LogAttrs(ctx, level, "request", attrs...)
 }
 
-// attrs name what a request was about.
+// attrs returns the log attributes of a request.
 func (s subject) attrs() []slog.Attr {
 	var attrs []slog.Attr
 	if s.tenant != "" {
@@ -132,7 +132,7 @@ func (s subject) attrs() []slog.Attr {
 	return attrs
 }
 
-// statusRecorder remembers the status; http.ResponseController reaches through it by Unwrap.
+// statusRecorder records the status; http.ResponseController reaches through it with Unwrap.
 type statusRecorder struct {
 	http.ResponseWriter
 	status int

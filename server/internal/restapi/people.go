@@ -20,23 +20,23 @@ type personControl interface {
 var people = resource{"person", base + "/people"}
 
 type personInput struct {
-	Name string `path:"name" maxLength:"256" doc:"What memberships name the person by."`
+	Name string `path:"name" maxLength:"256" doc:"Name of the person in memberships."`
 }
 
 func (in *personInput) at() (string, string) { return "", in.Name }
 
 func (a *api) registerPeople() {
 	one := people.path + "/{name}"
-	register(a, operation("list-people", http.MethodGet, people.path, "List who has logged in, by name", http.StatusOK), people, a.listPeople)
-	register(a, operation("get-person", http.MethodGet, one, "Read who somebody is", http.StatusOK), people, a.getPerson)
+	register(a, operation("list-people", http.MethodGet, people.path, "List people who have logged in, by name", http.StatusOK), people, a.listPeople)
+	register(a, operation("get-person", http.MethodGet, one, "Read a person", http.StatusOK), people, a.getPerson)
 	register(a, operation("end-sessions", http.MethodDelete, one+"/sessions",
-		"Log somebody out everywhere; streams end within seconds", http.StatusNoContent), people, a.endSessions)
+		"End all sessions of a person; streams end within seconds", http.StatusNoContent), people, a.endSessions)
 	register(a, operation("forget-person", http.MethodDelete, one,
-		"Free the name of somebody who is gone: ends the sessions and removes the memberships of the name", http.StatusNoContent), people, a.forgetPerson)
+		"Delete a person: ends the sessions, removes the memberships, and frees the name", http.StatusNoContent), people, a.forgetPerson)
 }
 
 func (a *api) listPeople(ctx context.Context, p auth.Principal, in *Paging) (*listOutput[apiv1.Person], error) {
-	// Names may hold a slash, which parts the two halves of other cursors.
+	// Names may contain a slash, which separates the two parts of other cursors.
 	found, err := a.control.People(ctx, p, store.Page{After: in.After, Limit: in.Limit + 1})
 	if err != nil {
 		return nil, err

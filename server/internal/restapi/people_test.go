@@ -48,7 +48,7 @@ func newReplicas(t *testing.T) *replicas {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r.admin += token // only the first one makes one
+		r.admin += token // only the first one creates it
 		r.servers[i] = httptest.NewServer(restapi.New(config(), r.services[i]))
 		t.Cleanup(r.servers[i].Close)
 	}
@@ -80,7 +80,7 @@ func (r *replicas) follow(t *testing.T, replica int, token string) <-chan struct
 	return ended
 }
 
-// What is taken from somebody ends what they follow, wherever that is: within 5 s on every replica.
+// A lost permission ends streams within 5 s on every replica.
 func TestStreamsEndOnEveryReplicaWithinSeconds(t *testing.T) {
 	t.Parallel()
 	person := fleet.Member{Kind: fleet.MemberPerson, Subject: "jane@example.com", Role: fleet.RoleDeployer}
@@ -126,14 +126,14 @@ func TestStreamsEndOnEveryReplicaWithinSeconds(t *testing.T) {
 			}
 			select {
 			case <-other:
-				t.Error("somebody else's stream has ended")
+				t.Error("the stream of another person has ended")
 			default:
 			}
 		})
 	}
 }
 
-// Logging somebody out twice is no mistake; somebody who never was here is.
+// Ending the sessions of a person twice is not an error; an unknown person is.
 func TestPeopleAreListedAndLoggedOut(t *testing.T) {
 	t.Parallel()
 	r := newReplicas(t)
@@ -161,7 +161,7 @@ func TestPeopleAreListedAndLoggedOut(t *testing.T) {
 
 var instant = regexp.MustCompile(`"\d{4}-\d\d-\d\dT[^"]*"`)
 
-// What was just made reads the same when it is asked for later: times have the precision of databases.
+// A created resource reads the same later: times have the precision of databases.
 func TestTimesHaveOnePrecision(t *testing.T) {
 	t.Parallel()
 	w := newWhole(t)

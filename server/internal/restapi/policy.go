@@ -9,7 +9,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// policyJSON is a policy as users read it: with the words and numbers that hold where it names none.
+// policyJSON returns a policy for users, with explicit defaults.
 func policyJSON(p fleet.Policy) apiv1.Policy {
 	limit := p.PruneLimit
 	if limit == (fleet.PruneLimit{}) {
@@ -24,7 +24,7 @@ func policyJSON(p fleet.Policy) apiv1.Policy {
 	}
 }
 
-// newPolicy reads the policy of a deployment that is to be created.
+// newPolicy parses the policy of a new deployment.
 func newPolicy(p apiv1.NewPolicy) (fleet.Policy, error) {
 	return mergePolicy(fleet.Policy{
 		Prune: p.Prune == nil || *p.Prune, Adopt: p.Adopt, AllowEmpty: p.AllowEmpty, Manual: p.Manual, PruneOnDetach: p.PruneOnDetach,
@@ -74,7 +74,7 @@ func setDuration(to *time.Duration, field string, text *string) error {
 	return nil
 }
 
-// durationText is a duration as people write it: 5m rather than 5m0s; "" for none.
+// durationText formats a duration for people: 5m instead of 5m0s; "" for none.
 func durationText(d time.Duration) string {
 	if d == 0 {
 		return ""

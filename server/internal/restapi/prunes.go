@@ -13,7 +13,7 @@ import (
 )
 
 type pruneControl interface {
-	// HeldPrunes lists by agent and object, from behind after on.
+	// HeldPrunes lists by agent and object, starting after after.
 	HeldPrunes(ctx context.Context, p auth.Principal, tenant, deployment, agent string, after store.HeldObject, limit int) ([]control.HeldPrune, error)
 	ConfirmPrune(ctx context.Context, p auth.Principal, tenant, deployment string, req control.ConfirmPrune) (control.ConfirmedPrune, error)
 }
@@ -22,12 +22,12 @@ type (
 	heldPrunesInput struct {
 		Named
 		HeldPaging
-		Agent string `query:"agent" maxLength:"253" doc:"Only on this one."`
+		Agent string `query:"agent" maxLength:"253" doc:"Only on this agent."`
 	}
-	// HeldPaging is Paging with room for the whole name of an object.
+	// HeldPaging is Paging with space for the full name of an object.
 	HeldPaging struct {
-		After string `query:"after" maxLength:"1500" doc:"Read on after this: 'next' of the page before."`
-		Limit int    `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"At most this many items."`
+		After string `query:"after" maxLength:"1500" doc:"'next' of the previous page."`
+		Limit int    `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"Maximum number of items."`
 	}
 	confirmPruneInput struct {
 		Named
@@ -37,9 +37,9 @@ type (
 
 func (a *api) registerPrunes() {
 	register(a, operation("list-held-prunes", http.MethodGet, oneDeployment+"/held-prunes",
-		"List the objects that have left the source of a deployment and are kept until their deletion is confirmed", http.StatusOK), deployments, a.listHeldPrunes)
+		"List the objects that left the source of a deployment and are kept until their deletion is confirmed", http.StatusOK), deployments, a.listHeldPrunes)
 	register(a, operation("confirm-prune", http.MethodPost, oneDeployment+"/confirm-prune",
-		"Confirm held deletions, for the revision that is deployed now and for no other", http.StatusOK), deployments, a.confirmPrune)
+		"Confirm held deletions, only for the currently deployed revision", http.StatusOK), deployments, a.confirmPrune)
 }
 
 func (a *api) listHeldPrunes(ctx context.Context, p auth.Principal, in *heldPrunesInput) (*listOutput[apiv1.HeldPrune], error) {
@@ -64,11 +64,11 @@ func (a *api) confirmPrune(ctx context.Context, p auth.Principal, in *confirmPru
 
 func heldPruneJSON(h control.HeldPrune) apiv1.HeldPrune {
 	return apiv1.HeldPrune{
-		Target: string(h.Target), Agent: h.Agent, Object: h.String(), Reason: h.Message, Commit: h.Commit, Current: h.Current, Confirmed: h.Confirmed,
+		Target: string(h.Target), Agent: h.Agent, Object: h.String(), Reason: string(h.Reason), Message: h.Message, Commit: h.Commit, Current: h.Current, Confirmed: h.Confirmed,
 	}
 }
 
-// nextHeld is where the page after h begins: no part of it can hold a slash.
+// nextHeld returns the start of the page after h: no part of it contains a slash.
 func nextHeld(h control.HeldPrune) string {
 	return strings.Join([]string{h.Agent, string(h.Target), h.Kind, h.Group, h.Namespace, h.Name}, "/")
 }

@@ -8,9 +8,9 @@ import (
 
 const hidden = "REDACTED"
 
-// redacted is a path as it may be written down. The polling contract has a token in its path; a
-// mistyped path may have it too, so whatever follows "cluster" and is not known to be harmless goes,
-// unless it is below a tenant, where names are.
+// redacted returns a path for logs. The polling API has a token in its path, and a mistyped path may contain it
+// too. So everything after "cluster" that is not known to be harmless is removed, except below a tenant, where
+// names are.
 func redacted(given string) string {
 	clean := path.Clean("/" + given)
 	if strings.HasPrefix(clean, base+"/tenants/") {

@@ -17,12 +17,12 @@ import (
 )
 
 type replyControl interface {
-	// ClaimReply takes an idempotency key for a request of p; when it is taken already, it returns
-	// what is kept and false.
+	// ClaimReply reserves an idempotency key for a request of p; if it is in use, it returns the stored reply
+	// and false.
 	ClaimReply(ctx context.Context, p auth.Principal, r store.Reply) (store.Reply, bool, error)
-	// CompleteReply keeps the answer of a claimed key.
+	// CompleteReply stores the response of a claimed key.
 	CompleteReply(ctx context.Context, p auth.Principal, r store.Reply) error
-	// ReleaseReply gives up a claim whose request changed nothing.
+	// ReleaseReply releases the claim of a request that changed nothing.
 	ReleaseReply(ctx context.Context, p auth.Principal, key string) error
 }
 
@@ -31,14 +31,14 @@ const (
 	headerReplayed       = "Idempotency-Replayed"
 
 	maxKey = 255
-	// abandoned is when a request that is still under way will not be answered any more: its server
-	// has stopped. No handler takes as long.
+	// abandoned is the age at which a running request counts as lost because its server stopped. No handler
+	// takes as long.
 	abandoned = 2 * bodyTimeout
-	// keyedTimeout ends a request that its caller may have left.
+	// keyedTimeout ends a request whose caller may have disconnected.
 	keyedTimeout = bodyTimeout
 )
 
-// replayed gives the first answer again to a POST whose idempotency key was seen before.
+// replayed returns the first response again for a POST with a known idempotency key.
 func (a *api) replayed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := r.Header.Get(headerIdempotencyKey)
@@ -68,19 +68,19 @@ func (a *api) replayed(next http.Handler) http.Handler {
 	})
 }
 
-// hashed reads the body and names the request by what it asks for. ok is false when it was answered.
+// hashed reads the body and computes the hash of the request. ok is false if it has already responded.
 func (a *api) hashed(w http.ResponseWriter, r *http.Request, key string) (sum []byte, ok bool) {
 	if !printable(key) || len(key) > maxKey {
 		err := fleet.Invalid("header."+headerIdempotencyKey, "must be at most %d printable ASCII characters", maxKey)
 		writeProblem(w, mapError(r.Context(), err, subject{}))
 		return nil, false
 	}
-	// Not every writer has deadlines; those of net/http do.
+	// Not every writer supports deadlines; those of net/http do.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout))
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		writeProblem(w, problem(http.StatusRequestEntityTooLarge, fmt.Sprintf(
-			"the body could not be read or is too large: at most %d bytes are taken; nothing was changed", maxBody)))
+			"the body could not be read or is larger than %d bytes; nothing was changed", maxBody)))
 		return nil, false
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
@@ -99,24 +99,24 @@ func printable(text string) bool {
 	return true
 }
 
-// serveOnce answers a request and keeps the answer, before the caller sees it: a caller who has seen
-// it gets it again.
+// serveOnce handles a request and stores the response before the caller gets it: a caller who got it gets the
+// same one again.
 func (a *api) serveOnce(w http.ResponseWriter, r *http.Request, key string, next http.Handler) {
-	// What was done has to be remembered even if the caller has left meanwhile.
+	// The result must be stored even if the caller has disconnected.
 	ctx, info := context.WithoutCancel(r.Context()), infoFrom(r.Context())
 	held := &heldAnswer{header: w.Header()}
 	release := func() {
 		if err := a.control.ReleaseReply(ctx, info.principal, key); err != nil && info.err == nil {
-			info.err = fmt.Errorf("giving up an idempotency key: %w", err)
+			info.err = fmt.Errorf("releasing an idempotency key: %w", err)
 		}
 	}
-	// A caller who leaves is the very case that keys are for: what was begun is finished and remembered.
+	// Idempotency keys exist for callers that disconnect: finish the request and store its response.
 	working, cancel := context.WithTimeout(ctx, keyedTimeout)
 	defer cancel()
 	next.ServeHTTP(held, r.WithContext(working))
 	switch {
 	case held.status >= http.StatusInternalServerError:
-		// Nobody knows whether it was carried out: the key stays taken, and says so when it comes again.
+		// The outcome is unknown: the key stays in use, and a repeated request gets this error.
 		held.send(w)
 		return
 	case held.status >= http.StatusBadRequest || info.again:
@@ -125,21 +125,21 @@ func (a *api) serveOnce(w http.ResponseWriter, r *http.Request, key string, next
 		return
 	}
 	if err := a.control.CompleteReply(ctx, info.principal, a.keep(info, key, held)); err != nil {
-		// The change stands, and the caller is told so; the same key will be refused as under way.
-		info.err = fmt.Errorf("keeping an answer for its idempotency key: %w", err)
+		// The change is done, and the caller is informed; the same key is refused as running.
+		info.err = fmt.Errorf("storing the response of an idempotency key: %w", err)
 	}
 	held.send(w)
 }
 
-// keep is what is remembered of an answer: not a secret that is shown once.
+// keep returns the response to store, without secrets that are shown once.
 func (a *api) keep(info *requestInfo, key string, held *heldAnswer) store.Reply {
 	reply := store.Reply{Key: key, Status: held.status, Body: held.body.Bytes(), Location: held.header.Get("Location")}
 	if !info.shownOnce {
 		return reply
 	}
 	p := problem(http.StatusConflict, fmt.Sprintf(
-		"%s was created by the first request with this idempotency key; the token was shown once, in its answer, and is kept nowhere: "+
-			"if that answer was lost, make another token", info.about))
+		"%s was created by the first request with this idempotency key; the token was only in its response and is not stored: "+
+			"if that response was lost, create another token", info.about))
 	reply.Status = p.Status
 	reply.Body, _ = json.Marshal(p) // strings and a number: it cannot fail
 	return reply
@@ -148,11 +148,11 @@ func (a *api) keep(info *requestInfo, key string, held *heldAnswer) store.Reply 
 func (a *api) underWay(w http.ResponseWriter, kept store.Reply) {
 	if a.cfg.Now().Sub(kept.At) > abandoned {
 		writeProblem(w, problem(http.StatusConflict,
-			"the server stopped while it answered the first request with this idempotency key: see whether it was carried out, and use a new key if it was not"))
+			"the server stopped during the first request with this idempotency key: check whether it took effect, and use a new key if it did not"))
 		return
 	}
 	w.Header().Set("Retry-After", "1")
-	writeProblem(w, problem(http.StatusConflict, "the first request with this idempotency key is still under way: try again in a moment"))
+	writeProblem(w, problem(http.StatusConflict, "the first request with this idempotency key is still running: try again in a moment"))
 }
 
 func replay(w http.ResponseWriter, kept store.Reply) {
@@ -172,7 +172,7 @@ func replay(w http.ResponseWriter, kept store.Reply) {
 	_, _ = w.Write(kept.Body)
 }
 
-// heldAnswer holds an answer back.
+// heldAnswer buffers a response.
 type heldAnswer struct {
 	header http.Header
 	status int

@@ -12,21 +12,21 @@ import (
 )
 
 type repositoryControl interface {
-	Repositories(ctx context.Context, p auth.Principal, tenant string, page store.Page) ([]control.RepositoryView, error)
+	Repositories(ctx context.Context, p auth.Principal, tenant string, f store.RepositoryFilter) ([]control.RepositoryView, error)
 	Repository(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID) (control.RepositoryView, error)
 	CreateRepository(ctx context.Context, p auth.Principal, tenant string, req control.CreateRepository) (control.RepositoryView, error)
 	UpdateRepository(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID, req control.UpdateRepository, match control.Match) (control.RepositoryView, error)
 	DeleteRepository(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID, match control.Match) error
-	// RefreshRepository looks at Git now.
+	// RefreshRepository fetches from Git now.
 	RefreshRepository(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID) error
-	// Webhook tells what the Git host of a repository has to be told.
+	// Webhook returns the webhook settings for the Git host of a repository.
 	Webhook(ctx context.Context, p auth.Principal, tenant string, id fleet.RepositoryID) (control.Webhook, error)
 }
 
 var repositories = resource{"repository", tenant + "/repositories"}
 
 type (
-	// OneRepository is what every request about one repository takes.
+	// OneRepository is the input of requests about one repository.
 	OneRepository struct {
 		InTenant
 		Repository string `path:"repository" maxLength:"64" doc:"ID of the repository."`
@@ -54,29 +54,30 @@ func (a *api) registerRepositories() {
 		"Create a repository, for instance to give it a credential before anything is deployed from it", http.StatusCreated), repositories, a.createRepository)
 	register(a, operation("get-repository", http.MethodGet, one, "Read a repository", http.StatusOK), repositories, a.getRepository)
 	register(a, operation("update-repository", http.MethodPatch, one,
-		"Change what a repository is read with", http.StatusOK, http.StatusPreconditionFailed), repositories, a.updateRepository)
+		"Change the credential, submodules, and signers of a repository", http.StatusOK, http.StatusPreconditionFailed), repositories, a.updateRepository)
 	register(a, operation("delete-repository", http.MethodDelete, one,
 		"Delete a repository that no deployment uses", http.StatusNoContent, http.StatusPreconditionFailed), repositories, a.deleteRepository)
-	register(a, operation("refresh-repository", http.MethodPost, one+"/refresh", "Look at the repository now", http.StatusNoContent), repositories, a.refreshRepository)
-	// Not a read: it hands out a secret, which no read does.
+	register(a, operation("refresh-repository", http.MethodPost, one+"/refresh", "Refresh the repository now", http.StatusNoContent), repositories, a.refreshRepository)
+	// Not a GET: it returns a secret, which no GET does.
 	register(a, operation("reveal-webhook", http.MethodPost, one+"/webhook",
-		"Tell what the Git host of a repository has to be told to announce pushes", http.StatusOK), repositories, a.revealWebhook)
+		"Return the webhook settings for the Git host of a repository", http.StatusOK), repositories, a.revealWebhook)
 }
 
 func (a *api) listRepositories(ctx context.Context, p auth.Principal, in *listRepositoriesInput) (*listOutput[apiv1.Repository], error) {
 	// A URL has slashes in it, so it is a key whole.
-	views, err := a.control.Repositories(ctx, p, in.Tenant, store.Page{After: in.After, Limit: in.Limit + 1})
+	views, err := a.control.Repositories(ctx, p, in.Tenant, store.RepositoryFilter{Page: store.Page{After: in.After, Limit: in.Limit + 1}, Reason: fleet.Reason(in.Reason)})
 	if err != nil {
 		return nil, err
 	}
 	return paged(views, in.Limit, a.repositoryJSON, func(v control.RepositoryView) string { return v.URL }), nil
 }
 
-// listRepositoriesInput is listInput with room for a URL.
+// listRepositoriesInput is listInput with space for a URL.
 type listRepositoriesInput struct {
 	InTenant
-	After string `query:"after" maxLength:"4096" doc:"Read on after this: 'next' of the page before."`
-	Limit int    `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"At most this many items."`
+	After  string `query:"after" maxLength:"4096" doc:"'next' of the previous page."`
+	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"Maximum number of items."`
+	Reason string `query:"reason" maxLength:"64" pattern:"^[A-Za-z]*$" doc:"Reason of the state; see docs/reasons.md."`
 }
 
 func (a *api) createRepository(ctx context.Context, p auth.Principal, in *createInput[apiv1.CreateRepository]) (*created[apiv1.Repository], error) {
@@ -86,7 +87,7 @@ func (a *api) createRepository(ctx context.Context, p auth.Principal, in *create
 		return nil, err
 	}
 	return &created[apiv1.Repository]{
-		Location: infoFrom(ctx).about.list + "/" + string(made.ID), ETag: etag(made.ID, made.Spec), Body: a.repositoryJSON(made),
+		Location: infoFrom(ctx).about.list + "/" + string(made.ID), ETag: etag(made.ID, made.SpecRevision), Body: a.repositoryJSON(made),
 	}, nil
 }
 
@@ -127,13 +128,13 @@ func (a *api) repositoryAnswer(v control.RepositoryView, err error) (*tagged[api
 	if err != nil {
 		return nil, err
 	}
-	return &tagged[apiv1.Repository]{ETag: etag(v.ID, v.Spec), Body: a.repositoryJSON(v)}, nil
+	return &tagged[apiv1.Repository]{ETag: etag(v.ID, v.SpecRevision), Body: a.repositoryJSON(v)}, nil
 }
 
 func (a *api) repositoryJSON(v control.RepositoryView) apiv1.Repository {
 	return apiv1.Repository{
 		ID: string(v.ID), URL: v.URL, Credential: v.Credential, Submodules: v.Submodules, Signers: v.Signers, Deployments: v.Deployments,
-		CheckedAt: utc(v.CheckedAt), Reason: string(v.State()), Error: v.Error, WebhookURL: a.hookURL(v.ID), Spec: v.Spec, CreatedAt: utc(v.CreatedAt),
+		CheckedAt: utc(v.CheckedAt), Reason: string(v.State()), Error: v.Error, Conditions: conditionsJSON(v.Conditions()), WebhookURL: a.hookURL(v.ID), SpecRevision: v.SpecRevision, CreatedAt: utc(v.CreatedAt),
 	}
 }
 

@@ -3,6 +3,7 @@ package restapi_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kedge-dev/kedge/internal/apiv1"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/testkit"
 	"github.com/kedge-dev/kedge/server/internal/auth"
@@ -24,7 +26,7 @@ const deployments = "/api/v1/tenants/default/deployments"
 
 func TestOpenAPIIsAsRecorded(t *testing.T) {
 	t.Parallel()
-	got := do(t, restapi.New(config(), fake{}), "GET", "/api/v1/openapi.json", "", "Authorization", "")
+	got := do(t, restapi.New(config(), newFixture(t)), "GET", "/api/v1/openapi.json", "", "Authorization", "")
 	if got.status != http.StatusOK || !strings.Contains(got.body, `"openapi":"3.1.0"`) {
 		t.Fatalf("got %d %.200s", got.status, got.body)
 	}
@@ -33,7 +35,7 @@ func TestOpenAPIIsAsRecorded(t *testing.T) {
 
 func TestEverythingElseNeedsAToken(t *testing.T) {
 	t.Parallel()
-	h := restapi.New(config(), fake{})
+	h := restapi.New(config(), newFixture(t))
 	for _, path := range []string{
 		"GET /api/v1/whoami", "GET /api/v1/tenants/default/agents", "POST /api/v1/tenants/default/agents",
 		"GET /api/v1/tenants/default/agents/a/manifest", "GET /api/v1/tenants/default/stream", "DELETE " + deployments + "/x",
@@ -48,7 +50,7 @@ func TestEverythingElseNeedsAToken(t *testing.T) {
 				t.Errorf("%s %s, token %s: got %d %s", method, path, reason, got.status, got.body)
 			}
 			if strings.Contains(got.body, token) {
-				t.Errorf("%s %s: the answer holds the token", method, path)
+				t.Errorf("%s %s: the response contains the token", method, path)
 			}
 		}
 	}
@@ -65,15 +67,15 @@ func TestErrorsBecomeProblems(t *testing.T) {
 	}{
 		{"a user's mistake names the field", fleet.Invalid("source.path", "must not leave the repository"), 422,
 			[]string{"source.path: must not leave the repository", "query.source.path: must not leave", "nothing was changed"}},
-		{"all mistakes are told at once", errors.Join(fleet.Invalid("source.path", "no"), fleet.Invalid("namespace", "never")), 422,
+		{"all errors are reported together", errors.Join(fleet.Invalid("source.path", "no"), fleet.Invalid("namespace", "never")), 422,
 			[]string{"source.path: no; namespace: never; nothing was changed", "query.source.path: no", "query.namespace: never"}},
 		{"missing names the object and the tenant", fmt.Errorf("deployment: %w", store.ErrNotFound), 404,
 			[]string{`deployment "web" in tenant "default" was not found`, "GET " + deployments + " lists"}},
-		{"taken says what there is, how to see it and how to be rid of it", fmt.Errorf("creating: %w", store.ErrExists), 409,
+		{"a name in use: the message contains the remedy", fmt.Errorf("creating: %w", store.ErrExists), 409,
 			[]string{`deployment "web" in tenant "default" already exists`, "GET " + deployments + "/web shows it", "DELETE " + deployments + "/web", "nothing was changed"}},
-		{"a state that refuses says why", &control.ConflictError{Reason: "the run has started"}, 409, []string{"the run has started"}},
+		{"a conflict contains the cause", &control.ConflictError{Reason: "the run has started"}, 409, []string{"the run has started"}},
 		{"a quota names its limit", &control.QuotaError{Tenant: "default", What: "agents", Limit: 3}, 403, []string{"agents"}},
-		{"changed meanwhile says what to do", fmt.Errorf("deployment: %w", control.ErrStale), 412, []string{`deployment "web"`, "read it again", "new ETag"}},
+		{"a concurrent change: the message contains the remedy", fmt.Errorf("deployment: %w", control.ErrStale), 412, []string{`deployment "web"`, "read it again", "new ETag"}},
 		{"not allowed names the caller", auth.ErrForbidden, 403, []string{`token "admin" may not`, `deployment "web"`}},
 		{"a missing role is named, with what the caller has", fmt.Errorf("x: %w", &auth.RoleError{Needs: fleet.RoleDeployer, Tenant: "default", Has: fleet.RoleViewer}), 403,
 			[]string{`this requires the deployer role in tenant "default"; token "admin" has viewer`}},
@@ -81,12 +83,11 @@ func TestErrorsBecomeProblems(t *testing.T) {
 		{"the caller left", context.Canceled, 503, []string{"try again"}},
 		{"internals stay inside", errors.New("sqlite: disk I/O error in /var/lib/kedge"), 500, []string{"request id"}},
 	}
+	f := newFixture(t)
 	for _, c := range cases {
 		t.Run(c.reason, func(t *testing.T) {
 			t.Parallel()
-			h := restapi.New(config(), fake{deployment: func(string, string) (control.DeploymentView, error) {
-				return control.DeploymentView{}, c.err
-			}})
+			h := restapi.New(config(), fail(f, "Deployment", c.err))
 			got := do(t, h, "GET", deployments+"/web", "")
 			if got.status != c.status {
 				t.Errorf("status %d, want %d", got.status, c.status)
@@ -103,10 +104,49 @@ func TestErrorsBecomeProblems(t *testing.T) {
 	}
 }
 
+// covers: T12
+func TestProblemsHaveReasons(t *testing.T) {
+	t.Parallel()
+	const web = `deployment "web" in tenant "default"`
+	tests := map[string]struct {
+		err  error
+		want apiv1.ProblemMembers
+	}{
+		"not found":      {store.ErrNotFound, apiv1.ProblemMembers{Reason: "ResourceNotFound", Message: web + " was not found", List: deployments}},
+		"exists":         {store.ErrExists, apiv1.ProblemMembers{Reason: "AlreadyExists", Message: web + " already exists", List: deployments}},
+		"conflict":       {&control.ConflictError{Reason: "the run has started"}, apiv1.ProblemMembers{Reason: "Conflict"}},
+		"owned":          {&control.OwnerError{Reason: fleet.ReasonOwnedByResource, Message: "x"}, apiv1.ProblemMembers{Reason: "OwnedByResource"}},
+		"changed":        {control.ErrStale, apiv1.ProblemMembers{Reason: "ResourceChanged"}},
+		"invalid":        {fleet.Invalid("source.path", "no"), apiv1.ProblemMembers{Reason: "RequestInvalid"}},
+		"quota":          {&control.QuotaError{Tenant: "default", What: "agents", Limit: 3}, apiv1.ProblemMembers{Reason: "QuotaExceeded"}},
+		"role":           {&auth.RoleError{Needs: fleet.RoleFleetAdmin}, apiv1.ProblemMembers{Reason: "RoleRequired"}},
+		"forbidden":      {auth.ErrForbidden, apiv1.ProblemMembers{Reason: "RoleRequired"}},
+		"internal error": {errors.New("disk I/O error"), apiv1.ProblemMembers{}},
+	}
+	f := newFixture(t)
+	for name, tt := range tests {
+		h := restapi.New(config(), fail(f, "Deployment", tt.err))
+		var got apiv1.Problem
+		if err := json.Unmarshal([]byte(do(t, h, "GET", deployments+"/web", "").body), &got); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tt.want, got.ProblemMembers); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	var got apiv1.Problem
+	body := do(t, restapi.New(config(), f.Service), "GET", deployments+"?limit=0", "").body
+	if err := json.Unmarshal([]byte(body), &got); err != nil || got.Reason != "RequestInvalid" {
+		t.Errorf("a request that huma refuses has %q, %v", got.Reason, err)
+	}
+}
+
 // covers: T6 (bad input is refused before anything is stored)
 func TestBadRequestsReachNobody(t *testing.T) {
 	t.Parallel()
-	h := restapi.New(config(), fake{agent: func(string, string) (control.AgentView, error) { return agentView(), nil }}) // any other call would panic: every closure is nil
+	f := newFixture(t)
+	h := restapi.New(config(), ending{f.Service})
+	before := f.lastChange(t)
 	cases := []struct {
 		reason, method, path, body string
 		status                     int
@@ -138,18 +178,20 @@ func TestBadRequestsReachNobody(t *testing.T) {
 		{"a mistyped filter", "GET", "/api/v1/tenants/default/events?deploymnt=a", "", 422, "deploymnt"},
 		{"a cursor that is no number", "GET", "/api/v1/tenants/default/stream?after=x", "", 422, "after"},
 		{"a route that does not exist", "GET", "/api/v1/tenants/default/apps", "", 404, "/api/v1/openapi.json"},
-		{"a method that a route does not take", "PUT", deployments, "{}", 405, "does not take PUT"},
-		{"an address for a manifest that agents cannot use", "GET", "/api/v1/tenants/default/agents/a/manifest?serverAddress=x", "", 422, "query.serverAddress"},
+		{"a method that a route does not take", "PUT", deployments, "{}", 405, "does not support PUT"},
+		{"an address for a manifest that agents cannot use", "GET", "/api/v1/tenants/default/agents/prod/manifest?serverAddress=x", "", 422, "query.serverAddress"},
 		{"an address that agents cannot use", "POST", "/api/v1/tenants/default/agents", `{"name":"a","serverAddress":"https://x"}`, 422, "serverAddress"},
 	}
 	for _, c := range cases {
 		t.Run(c.reason, func(t *testing.T) {
-			t.Parallel()
 			got := do(t, h, c.method, c.path, c.body, "If-Match", "5", "Last-Event-ID", lastEvent(c.says))
 			if detail := got.detail(t); got.status != c.status || !strings.Contains(detail, c.says) {
 				t.Errorf("got %d %q, want %d that says %q", got.status, detail, c.status, c.says)
 			}
 		})
+	}
+	if after := f.lastChange(t); after != before {
+		t.Errorf("something was written: change %d before, %d after", before, after)
 	}
 }
 
@@ -163,27 +205,13 @@ func lastEvent(says string) string {
 
 func TestPagesGoOnWhereTheLastOneEnded(t *testing.T) {
 	t.Parallel()
-	var asked []store.Page
-	names := []string{"a", "b", "c"}
-	h := restapi.New(config(), fake{environments: func(_ string, page store.Page) ([]control.EnvironmentView, error) {
-		asked = append(asked, page)
-		var out []control.EnvironmentView
-		for _, n := range names {
-			if n > page.After && len(out) < page.Limit {
-				out = append(out, control.EnvironmentView{Environment: fleet.Environment{Name: n}})
-			}
-		}
-		return out, nil
-	}})
+	h := restapi.New(config(), newFixture(t))
 	const path = "/api/v1/tenants/default/environments?limit=2"
-	if got := do(t, h, "GET", path, "").body; !strings.Contains(got, `"next":"b"`) || strings.Contains(got, `"c"`) {
+	if got := do(t, h, "GET", path, "").body; !strings.Contains(got, `"next":"eu"`) || !strings.Contains(got, `"name":"default"`) || strings.Contains(got, `"us"`) {
 		t.Errorf("first page: %s", got)
 	}
-	if got := do(t, h, "GET", path+"&after=b", "").body; !strings.Contains(got, `"next":""`) || !strings.Contains(got, `"name":"c"`) {
+	if got := do(t, h, "GET", path+"&after=eu", "").body; !strings.Contains(got, `"next":""`) || !strings.Contains(got, `"name":"us"`) || strings.Contains(got, `"name":"eu"`) {
 		t.Errorf("second page: %s", got)
-	}
-	if diff := cmp.Diff([]store.Page{{Limit: 3}, {After: "b", Limit: 3}}, asked); diff != "" {
-		t.Error(diff)
 	}
 }
 
@@ -193,9 +221,7 @@ func TestLogNamesMistakesAndNeverTheToken(t *testing.T) {
 	var out bytes.Buffer
 	cfg := config()
 	cfg.Log = slog.New(slog.NewJSONHandler(&out, nil))
-	h := restapi.New(cfg, fake{deployment: func(string, string) (control.DeploymentView, error) {
-		return control.DeploymentView{}, errors.New("disk on fire")
-	}})
+	h := restapi.New(cfg, fail(newFixture(t), "Deployment", errors.New("disk on fire")))
 	do(t, h, "GET", "/api/v1/nothing?token="+token, "")
 	do(t, h, "GET", deployments+"/web", "")
 	log := out.String()
@@ -205,13 +231,13 @@ func TestLogNamesMistakesAndNeverTheToken(t *testing.T) {
 		}
 	}
 	if strings.Contains(log, token) {
-		t.Errorf("the log holds the token:\n%s", log)
+		t.Errorf("the log contains the token:\n%s", log)
 	}
 }
 
 func TestPanicIsAnswered(t *testing.T) {
 	t.Parallel()
-	h := restapi.New(config(), fake{deployment: func(string, string) (control.DeploymentView, error) { panic("ouch") }})
+	h := restapi.New(config(), intercept(newFixture(t), "Deployment", func(string) error { panic("ouch") }))
 	if got := do(t, h, "GET", deployments+"/web", ""); got.status != 500 || strings.Contains(got.body, "ouch") {
 		t.Errorf("got %d %s", got.status, got.body)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/auth"
 )
 
-// operation describes one route; others are the statuses that it answers with beside the common ones.
+// operation describes one route; others are the statuses of its responses in addition to the common ones.
 func operation(id, method, path, summary string, status int, others ...int) huma.Operation {
 	op := huma.Operation{
 		OperationID: id, Method: method, Path: path, Summary: summary, DefaultStatus: status,
@@ -25,7 +25,7 @@ func operation(id, method, path, summary string, status int, others ...int) huma
 	if method == http.MethodPost {
 		op.Parameters = append(op.Parameters, &huma.Param{
 			Name: headerIdempotencyKey, In: "header", Schema: &huma.Schema{Type: huma.TypeString, MaxLength: new(maxKey)},
-			Description: "The same key with the same request changes nothing more: the first answer is given again.",
+			Description: "Repeating a request with the same key has no effect and returns the first response.",
 		})
 	}
 	if method != http.MethodGet && !slices.Contains(op.Errors, http.StatusConflict) {
@@ -34,25 +34,25 @@ func operation(id, method, path, summary string, status int, others ...int) huma
 	return op
 }
 
-// resource is a kind of thing and where its collection is.
+// resource is a kind of resource with the path of its collection.
 type resource struct{ kind, path string }
 
-// located is an input that says which object a request is for.
+// located is an input that identifies the resource of a request.
 type located interface{ at() (tenant, name string) }
 
-// register adds a route about a resource.
+// register adds a route of a resource.
 func register[I, O any](a *api, op huma.Operation, of resource, fn func(context.Context, auth.Principal, *I) (*O, error)) {
 	registerIn(a.huma, op, of, func(ctx context.Context, info *requestInfo, in *I) (*O, error) {
 		return fn(ctx, info.principal, in)
 	})
 }
 
-// registerIn adds a route to one of the two doors in this door: that of users and that of agents.
+// registerIn adds a route to one of the two APIs of this package: that of users and that of agents.
 func registerIn[I, O any](door huma.API, op huma.Operation, of resource, fn func(context.Context, *requestInfo, *I) (*O, error)) {
 	if op.Responses == nil {
 		op.Responses = map[string]*huma.Response{}
 	}
-	op.Responses["default"] = problemResponse(door.OpenAPI(), "What went wrong, and what to do.")
+	op.Responses["default"] = problemResponse(door.OpenAPI(), "The error and its remedy.")
 	huma.Register(door, op, func(ctx context.Context, in *I) (*O, error) {
 		cleanInput(in)
 		info := infoFrom(ctx)
@@ -74,16 +74,16 @@ func registerIn[I, O any](door huma.API, op huma.Operation, of resource, fn func
 	})
 }
 
-// naming says what a request makes, which its path does not.
+// naming returns the name of the resource that a request creates, which is not in its path.
 func naming(ctx context.Context, name string) { infoFrom(ctx).about.name = name }
 
-// about names what requests to one collection are for.
+// about returns the subject of requests to one collection.
 func about(of resource, tenantName, name string) subject {
 	return subject{kind: of.kind, name: name, tenant: tenantName, list: strings.ReplaceAll(of.path, "{tenant}", tenantName)}
 }
 
-// tidy refuses paths that a mux would redirect to a cleaner one, in plain text. What is escaped is part
-// of a name, which may hold slashes.
+// tidy refuses paths that a mux would redirect, in plain text, to a cleaner one. Escaped slashes are part of a
+// name.
 func tidy(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if given := r.URL.EscapedPath(); path.Clean(given) != given && path.Clean(given)+"/" != given {
@@ -94,13 +94,13 @@ func tidy(next http.Handler) http.Handler {
 	})
 }
 
-// routed answers requests that no route takes with a problem document instead of plain text.
+// routed responds with a problem document instead of plain text if no route matches.
 func (a *api) routed(mux *http.ServeMux) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		handler, pattern := mux.Handler(r)
 		if pattern != "" {
 			_, infoFrom(r.Context()).route, _ = strings.Cut(pattern, " ")
-			mux.ServeHTTP(w, r) // not handler: only the mux fills in path values
+			mux.ServeHTTP(w, r) // not the handler itself, because only the mux sets path values
 			return
 		}
 		probe := &statusProbe{header: http.Header{}, status: http.StatusOK}
@@ -114,7 +114,7 @@ func (a *api) routed(mux *http.ServeMux) http.Handler {
 	})
 }
 
-// statusProbe learns the status that a handler answers with and drops the rest.
+// statusProbe records the status of a response and discards the rest.
 type statusProbe struct {
 	header http.Header
 	status int

@@ -16,10 +16,10 @@ type runControl interface {
 	CreateRun(ctx context.Context, p auth.Principal, tenant, deployment string, req control.CreateRun) (fleet.SyncRun, error)
 	Rollback(ctx context.Context, p auth.Principal, tenant, deployment string, req control.Rollback) (fleet.SyncRun, error)
 	// Runs lists the runs of a deployment, newest first, in pages by Seq.
-	Runs(ctx context.Context, p auth.Principal, tenant, deployment string, page store.Page) ([]fleet.SyncRun, error)
+	Runs(ctx context.Context, p auth.Principal, tenant, deployment string, f store.RunFilter) ([]fleet.SyncRun, error)
 	Run(ctx context.Context, p auth.Principal, tenant string, id fleet.RunID) (fleet.SyncRun, error)
 	UpdateRun(ctx context.Context, p auth.Principal, tenant string, id fleet.RunID, req control.UpdateRun, match control.Match) (fleet.SyncRun, error)
-	// RunWaiting names some of what a run waits for; more is how many agents there are beside.
+	// RunWaiting returns some of the targets that a run waits for; more is the number of other agents.
 	RunWaiting(ctx context.Context, p auth.Principal, tenant string, id fleet.RunID) (waits []control.RunWait, more int, err error)
 	TerminateRun(ctx context.Context, p auth.Principal, tenant string, id fleet.RunID, match control.Match) (fleet.SyncRun, error)
 }
@@ -27,7 +27,7 @@ type runControl interface {
 var runs = resource{"run", tenant + "/runs"}
 
 type (
-	// OneRun is what every request about one run takes.
+	// OneRun is the input of requests about one run.
 	OneRun struct {
 		InTenant
 		Run string `path:"run" maxLength:"64" doc:"ID of the run."`
@@ -55,20 +55,26 @@ func (a *api) registerRuns() {
 	register(a, operation("create-run", http.MethodPost, oneDeployment+"/runs",
 		"Sync a deployment now, to its own revision or to another", http.StatusAccepted), deployments, a.createRun)
 	register(a, operation("rollback-deployment", http.MethodPost, oneDeployment+"/rollback",
-		"Go back to a kept revision, with or without Git; an automated deployment is pinned there until it is released", http.StatusAccepted), deployments, a.rollback)
+		"Roll back to a kept revision, without Git; an automated deployment is pinned to it until it is released", http.StatusAccepted), deployments, a.rollback)
 	register(a, operation("get-run", http.MethodGet, one, "Read a sync run", http.StatusOK), runs, a.getRun)
 	register(a, operation("update-run", http.MethodPatch, one, "Change the revision of a sync run that has not started", http.StatusOK), runs, a.updateRun)
-	register(a, operation("get-run-waiting", http.MethodGet, one+"/waiting", "Say what a sync run waits for", http.StatusOK), runs, a.runWaiting)
+	register(a, operation("get-run-waiting", http.MethodGet, one+"/waiting", "List what a sync run waits for", http.StatusOK), runs, a.runWaiting)
 	register(a, operation("terminate-run", http.MethodPost, one+"/terminate",
-		"End a sync run: agents that have not finished it stop, and what they have applied stays", http.StatusOK), runs, a.terminateRun)
+		"Terminate a sync run: agents that have not finished it stop, and applied objects stay", http.StatusOK), runs, a.terminateRun)
 }
 
-func (a *api) listRuns(ctx context.Context, p auth.Principal, in *namedListInput) (*listOutput[apiv1.SyncRun], error) {
+type listRunsInput struct {
+	Named
+	Paging
+	Reason string `query:"reason" maxLength:"64" pattern:"^[A-Za-z]*$" doc:"Reason of the phase; see docs/reasons.md."`
+}
+
+func (a *api) listRuns(ctx context.Context, p auth.Principal, in *listRunsInput) (*listOutput[apiv1.SyncRun], error) {
 	page, err := in.numbered()
 	if err != nil {
 		return nil, err
 	}
-	found, err := a.control.Runs(ctx, p, in.Tenant, in.Name, page)
+	found, err := a.control.Runs(ctx, p, in.Tenant, in.Name, store.RunFilter{Page: page, Reason: fleet.Reason(in.Reason)})
 	if err != nil {
 		return nil, err
 	}

@@ -19,13 +19,15 @@ import (
 func TestLabelSelectorsAreThoseOfKubernetes(t *testing.T) {
 	t.Parallel()
 	var agents, found fleet.LabelSelector
-	h := restapi.New(config(), fake{
-		agents: func(_ string, f store.AgentFilter) ([]control.AgentView, error) { agents = f.Selector; return nil, nil },
-		deployments: func(_ string, f control.ListDeployments) ([]control.DeploymentView, error) {
-			found = f.Selector
-			return nil, nil
-		},
-	})
+	h := restapi.New(config(), intercepted{newFixture(t).Service, func(_ string, request any) error {
+		switch filter := request.(type) {
+		case store.AgentFilter:
+			agents = filter.Selector
+		case control.ListDeployments:
+			found = filter.Selector
+		}
+		return nil
+	}})
 	query := "?labelSelector=" + url.QueryEscape("team=web,tier in (db,cache),!legacy,region!=eu,zone,size notin (xl)")
 	want := fleet.LabelSelector{
 		{Key: "legacy", Operator: fleet.LabelDoesNotExist},

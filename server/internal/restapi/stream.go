@@ -24,47 +24,48 @@ import (
 )
 
 type streamControl interface {
-	// Follow calls fn with nothing as soon as its position is fixed, then with changes after the
-	// cursor, in order, until ctx ends or fn fails; a negative cursor starts now. It fails with control.ErrCursorLost when records are missing.
+	// Follow calls fn with nil as soon as its position is fixed, then with changes after the cursor, in order,
+	// until ctx ends or fn fails; a negative cursor starts now. It fails with control.ErrCursorLost if records
+	// are missing.
 	Follow(ctx context.Context, p auth.Principal, tenant string, after int64, fn func([]store.Change) error) error
 }
 
 const (
 	streamPath = tenant + "/stream"
-	// writeTimeout bounds how long a stream waits for a reader that has stopped reading.
+	// writeTimeout limits how long a stream waits for a reader that has stopped reading.
 	writeTimeout = 30 * time.Second
 	fromNow      = -1
 )
 
-// registerStream adds the change feed. It is no huma operation, because keep-alives have to be
-// written while nothing happens.
+// registerStream adds the change feed. It is not a huma operation, because keep-alives must be written while
+// nothing happens.
 func (a *api) registerStream(mux *http.ServeMux) {
 	mux.HandleFunc("GET "+streamPath, a.serveStream)
 	zero := 0.0
 	a.huma.OpenAPI().AddOperation(&huma.Operation{
 		OperationID: "stream-changes", Method: http.MethodGet, Path: streamPath,
-		Summary: "Follow what changes (Server-Sent Events)",
+		Summary: "Follow changes (Server-Sent Events)",
 		Description: "Events of type \"change\" carry a Change as data and its seq as id. A comment line comes every 20 seconds. " +
-			"An event of type \"reset\" says that records after the cursor are no longer kept: read everything anew; the stream goes on from now.",
+			"An event of type \"reset\" means that records after the cursor are no longer kept: read everything again; the stream continues from now.",
 		Parameters: []*huma.Param{
 			{Name: "tenant", In: "path", Required: true, Schema: &huma.Schema{Type: huma.TypeString}},
-			{Name: "after", In: "query", Description: "Begin after this seq; without it, and without Last-Event-ID, begin now.",
+			{Name: "after", In: "query", Description: "Start after this seq; without it and without Last-Event-ID, start now.",
 				Schema: &huma.Schema{Type: huma.TypeInteger, Format: "int64", Minimum: &zero}},
 			{Name: "kinds", In: "query", Description: "Only changes of these kinds, separated by commas; all when absent.",
 				Schema: &huma.Schema{Type: huma.TypeString}},
-			{Name: "Last-Event-ID", In: "header", Description: "Sent by clients that reconnect; goes before 'after'.",
+			{Name: "Last-Event-ID", In: "header", Description: "Sent by clients that reconnect; takes precedence over 'after'.",
 				Schema: &huma.Schema{Type: huma.TypeString}},
 		},
 		Responses: map[string]*huma.Response{
-			"200": {Description: "A stream without end.", Content: map[string]*huma.MediaType{
+			"200": {Description: "An endless stream.", Content: map[string]*huma.MediaType{
 				"text/event-stream": {Schema: a.huma.OpenAPI().Components.Schemas.Schema(reflect.TypeFor[apiv1.Change](), true, "Change")},
 			}},
-			"default": problemResponse(a.huma.OpenAPI(), "What went wrong, and what to do."),
+			"default": problemResponse(a.huma.OpenAPI(), "The error and its remedy."),
 		},
 	})
 }
 
-// problemResponse describes an error where huma does not.
+// problemResponse describes an error outside of huma.
 func problemResponse(spec *huma.OpenAPI, text string) *huma.Response {
 	return &huma.Response{Description: text, Content: map[string]*huma.MediaType{
 		"application/problem+json": {Schema: spec.Components.Schemas.Schema(reflect.TypeFor[huma.ErrorModel](), true, "ErrorModel")},
@@ -103,29 +104,46 @@ func (a *api) serveStream(w http.ResponseWriter, r *http.Request) {
 	info.err = err
 }
 
-// follow sends changes until the caller is gone. A cursor that was lost is told and left behind.
+// follow sends changes until the caller disconnects. A lost cursor is reported and skipped. The report is sent after the
+// new position is fixed: a caller that then reads everything again misses no change.
 func (a *api) follow(ctx context.Context, name string, after int64, s *eventStream) error {
-	p := infoFrom(ctx).principal
+	p, send := infoFrom(ctx).principal, s.changes
 	for {
-		err := a.control.Follow(ctx, p, name, after, s.changes)
-		if !errors.Is(err, control.ErrCursorLost) {
-			if err == nil || ctx.Err() != nil {
-				return nil
-			}
+		err := a.control.Follow(ctx, p, name, after, send)
+		switch {
+		case err == nil, ctx.Err() != nil, errors.Is(err, errCallerGone):
+			return nil
+		case errors.As(err, new(*throttledError)):
+			return err
+		case !errors.Is(err, control.ErrCursorLost):
 			return fmt.Errorf("following changes of tenant %q: %w", name, err)
 		}
-		if err := s.reset(); errors.As(err, new(*throttledError)) {
-			return err
-		} else if err != nil {
-			return nil // the caller is gone
-		}
-		after = fromNow
+		after, send = fromNow, s.changesAfterReset()
 	}
 }
 
-// cursor is where the caller wants to begin.
+// errCallerGone means that a stream cannot be written any more.
+var errCallerGone = errors.New("the caller is gone")
+
+// changesAfterReset is changes that reports the reset with the first call.
+func (s *eventStream) changesAfterReset() func([]store.Change) error {
+	reported := false
+	return func(batch []store.Change) error {
+		if !reported {
+			reported = true
+			if err := s.reset(); errors.As(err, new(*throttledError)) {
+				return err
+			} else if err != nil {
+				return errCallerGone
+			}
+		}
+		return s.changes(batch)
+	}
+}
+
+// cursor returns the start position of the caller.
 func cursor(r *http.Request) (int64, error) {
-	// A client that reconnects repeats its URL, so what it has seen since goes first.
+	// A client that reconnects repeats its URL, so Last-Event-ID takes precedence.
 	text, field := r.Header.Get("Last-Event-ID"), "header.Last-Event-ID"
 	if text == "" {
 		text, field = r.URL.Query().Get("after"), "after"
@@ -140,7 +158,7 @@ func cursor(r *http.Request) (int64, error) {
 	return after, nil
 }
 
-// streamKinds are what a tenant's stream can tell of.
+// streamKinds are the kinds of changes in the stream of a tenant.
 var streamKinds = []store.ChangeKind{
 	store.ChangeAgent, store.ChangeConnection, store.ChangeToken, store.ChangeEnvironment, store.ChangeRepository,
 	store.ChangeDeployment, store.ChangeDesired, store.ChangeStatus, store.ChangeEvent, store.ChangeTenant,
@@ -155,12 +173,12 @@ func kindNames() []string {
 	return names
 }
 
-// wanted is which kinds of change the caller wants; nil means all.
+// wanted returns the requested kinds of changes; nil means all.
 func wanted(r *http.Request) (map[store.ChangeKind]bool, error) {
 	query := r.URL.Query()
 	for name := range query {
 		if name != "after" && name != "kinds" {
-			return nil, fleet.Invalid(name, "is no parameter of the stream: it takes after and kinds")
+			return nil, fleet.Invalid(name, "is not a parameter of the stream: use after and kinds")
 		}
 	}
 	if !query.Has("kinds") {
@@ -170,7 +188,7 @@ func wanted(r *http.Request) (map[store.ChangeKind]bool, error) {
 	for text := range strings.SplitSeq(query.Get("kinds"), ",") {
 		kind := store.ChangeKind(strings.TrimSpace(text))
 		if !slices.Contains(streamKinds, kind) {
-			return nil, fleet.Invalid("kinds", "%q is none of %s", kind, strings.Join(kindNames(), ", "))
+			return nil, fleet.Invalid("kinds", "%q is not one of %s", kind, strings.Join(kindNames(), ", "))
 		}
 		kinds[kind] = true
 	}
@@ -185,13 +203,13 @@ type eventStream struct {
 	kinds   map[store.ChangeKind]bool // nil: all
 	begun   bool
 	onBegin func()
-	// admit counts the stream before it begins: then the caller is known to be allowed to read it.
+	// admit counts the stream before it starts, when the caller is authorized.
 	admit   func() (release func(), err error)
-	release func() // gives back what admit has taken
+	release func() // releases what admit has counted
 }
 
-// begin answers the request, once: when the position in the feed is fixed, so that a caller who sees
-// the answer misses nothing that happens afterwards.
+// begin sends the response header, once, when the position in the feed is fixed, so that a caller who sees the
+// header misses no later change.
 func (s *eventStream) begin() error {
 	if s.begun {
 		return nil
@@ -202,12 +220,12 @@ func (s *eventStream) begin() error {
 	}
 	s.begun, s.release = true, release
 	defer s.onBegin()
-	// A stream outlives every bound on reading a request.
+	// A stream has no read deadline.
 	if err := s.rc.SetReadDeadline(time.Time{}); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
 	s.w.Header().Set("Content-Type", "text/event-stream")
-	s.w.Header().Set("X-Accel-Buffering", "no") // nginx would hold events back
+	s.w.Header().Set("X-Accel-Buffering", "no") // nginx would buffer events
 	s.w.WriteHeader(http.StatusOK)
 	return s.write(": ready\n\n")
 }
@@ -230,8 +248,8 @@ func (s *eventStream) changes(batch []store.Change) error {
 		text = fmt.Appendf(text, "id: %d\nevent: change\ndata: %s\n\n", c.Seq, data)
 	}
 	if len(text) == 0 {
-		// An event without data moves the cursor of a reader and is not told to it: it need not come
-		// back to a place that is no longer kept.
+		// An event without data moves the cursor of a reader without a notification, so that it does not return
+		// to a position that is no longer kept.
 		text = fmt.Appendf(text, "id: %d\n\n", batch[len(batch)-1].Seq)
 	}
 	return s.write(string(text))
@@ -244,7 +262,7 @@ func (s *eventStream) reset() error {
 	return s.write("event: reset\ndata: {}\n\n")
 }
 
-// keepAlive writes while nothing happens.
+// keepAlive writes comments while nothing happens.
 func (s *eventStream) keepAlive(ctx context.Context, gone func(), every time.Duration) {
 	ticker := time.NewTicker(every)
 	defer ticker.Stop()
@@ -264,7 +282,7 @@ func (s *eventStream) keepAlive(ctx context.Context, gone func(), every time.Dur
 func (s *eventStream) write(text string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// Not every writer has deadlines; those of net/http do.
+	// Not every writer supports deadlines; those of net/http do.
 	if err := s.rc.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}

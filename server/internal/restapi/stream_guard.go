@@ -10,10 +10,9 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/auth"
 )
 
-// guards end the streams of callers who may no longer read them: a token that was revoked, a session that
-// was ended, a role that was taken away. They ask the database rather than following the changes: so they
-// are as right on a replica that hears of them late. They ask once for all streams of a token, however
-// many a browser or a program has open.
+// guards end the streams of callers that lose their permission: a revoked token, an ended session, a removed
+// role. They query the database instead of following the changes, so they also work on a replica that gets
+// changes late. They query once for all streams of a token.
 type guards struct {
 	every    time.Duration
 	identify func(ctx context.Context, token string) (auth.Principal, error)
@@ -22,7 +21,7 @@ type guards struct {
 	tokens map[string]*guarded
 }
 
-// guarded is what is open with one token.
+// guarded has the open streams of one token.
 type guarded struct {
 	streams map[*guardedStream]struct{}
 	stop    context.CancelFunc
@@ -37,8 +36,8 @@ func newGuards(every time.Duration, identify func(ctx context.Context, token str
 	return &guards{every: every, identify: identify, tokens: map[string]*guarded{}}
 }
 
-// watch calls end, once or more often, when a token is no longer good or no longer allows what it did. The
-// caller calls leave when the stream is over.
+// watch calls end, once or several times, when a token is no longer valid or loses a permission. Call leave
+// when the stream ends.
 func (g *guards) watch(token string, was auth.Principal, end func()) (leave func()) {
 	s := &guardedStream{was: was, end: end}
 	g.mu.Lock()
@@ -61,7 +60,7 @@ func (g *guards) watch(token string, was auth.Principal, end func()) (leave func
 	}
 }
 
-// run asks again and again until ctx ends.
+// run checks repeatedly until ctx ends.
 func (g *guards) run(ctx context.Context, token string, of *guarded) {
 	ticker := time.NewTicker(g.every)
 	defer ticker.Stop()

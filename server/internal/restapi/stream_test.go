@@ -1,8 +1,8 @@
 package restapi_test
 
 import (
-	"bufio"
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/control"
 	"github.com/kedge-dev/kedge/server/internal/restapi"
@@ -22,65 +23,43 @@ import (
 
 const streamURL = "/api/v1/tenants/default/stream"
 
-// lines reads a stream until it ends or n lines with content have come.
-func lines(t *testing.T, url string, n int, header ...string) []string {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+token)
-	for i := 0; i < len(header); i += 2 {
-		r.Header.Set(header[i], header[i+1])
-	}
-	resp, err := http.DefaultClient.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	var out []string
-	for scan := bufio.NewScanner(resp.Body); len(out) < n && scan.Scan(); {
-		if scan.Text() != "" {
-			out = append(out, scan.Text())
-		}
-	}
-	return out
-}
-
 // covers: T7 (the change feed resumes from a cursor)
 func TestStreamSendsChangesAfterTheCursor(t *testing.T) {
 	t.Parallel()
 	cases := []struct {
-		reason, query string
-		header        []string
-		after         int64
+		reason string
+		query  func(old, cursor int64) string
+		header func(cursor int64) []string
 	}{
-		{"from now", "", nil, -1},
-		{"from a cursor", "?after=41", nil, 41},
-		{"a reconnect knows better than its URL", "?after=41", []string{"Last-Event-ID", "43"}, 43},
+		{"from now", func(int64, int64) string { return "" }, nil},
+		{"from a cursor", func(_, cursor int64) string { return fmt.Sprintf("?after=%d", cursor) }, nil},
+		{"Last-Event-ID takes precedence over the URL", func(old, _ int64) string { return fmt.Sprintf("?after=%d", old) },
+			func(cursor int64) []string { return []string{"Last-Event-ID", fmt.Sprint(cursor)} }},
 	}
 	for _, c := range cases {
 		t.Run(c.reason, func(t *testing.T) {
 			t.Parallel()
-			after := make(chan int64, 1)
-			srv := httptest.NewServer(restapi.New(config(), fake{
-				follow: func(_ context.Context, _ string, from int64, fn func([]store.Change) error) error {
-					after <- from
-					return fn([]store.Change{{Seq: 44, Kind: store.ChangeStatus, ID: "tgt-1", AgentID: "agt-1", DeploymentID: "dep-1", At: born}, {Seq: 45, Kind: store.ChangeEvent}})
-				},
-			}))
-			defer srv.Close()
-			got := lines(t, srv.URL+streamURL+c.query, 100, c.header...)
-			want := []string{
-				": ready",
-				"id: 44", "event: change", `data: {"seq":44,"kind":"status","id":"tgt-1","agentId":"agt-1","deploymentId":"dep-1","at":"2026-11-15T12:00:00Z"}`,
-				"id: 45", "event: change", `data: {"seq":45,"kind":"event"}`,
+			s := newStreamed(t)
+			old := s.lastChange(t)
+			s.write(t, event)
+			cursor := s.lastChange(t)
+			var header []string
+			if c.header != nil {
+				header = c.header(cursor)
 			}
-			if diff := cmp.Diff(want, got); diff != "" {
+			fromNow := c.query(old, cursor) == ""
+			if !fromNow {
+				s.write(t, status("one"), event)
+			}
+			read := s.reader(t, c.query(old, cursor), header...)
+			if diff := cmp.Diff([]string{": ready"}, read(1)); diff != "" {
 				t.Error(diff)
 			}
-			if from := <-after; from != c.after {
-				t.Errorf("followed from %d, want %d", from, c.after)
+			if fromNow {
+				s.write(t, status("one"), event)
+			}
+			if diff := cmp.Diff(s.written(t, cursor, store.ChangeStatus, store.ChangeEvent), read(6)); diff != "" {
+				t.Error(diff)
 			}
 		})
 	}
@@ -89,47 +68,73 @@ func TestStreamSendsChangesAfterTheCursor(t *testing.T) {
 // covers: T7 (a cursor that is too old is told, not skipped)
 func TestStreamTellsOfALostCursorAndGoesOn(t *testing.T) {
 	t.Parallel()
-	srv := httptest.NewServer(restapi.New(config(), fake{
-		follow: func(_ context.Context, _ string, from int64, fn func([]store.Change) error) error {
-			if from >= 0 {
-				return control.ErrCursorLost
-			}
-			return fn([]store.Change{{Seq: 90, Kind: store.ChangeAgent}})
-		},
-	}))
-	defer srv.Close()
-	got := lines(t, srv.URL+streamURL+"?after=1", 100)
-	if diff := cmp.Diff([]string{": ready", "event: reset", "data: {}", "id: 90"}, got[:4]); diff != "" {
+	s := newStreamed(t)
+	s.write(t, func(ctx context.Context, tx store.Tx) error { return tx.Changes().Trim(ctx, 1) })
+	read := s.reader(t, "?after=1")
+	if diff := cmp.Diff([]string{": ready", "event: reset", "data: {}"}, read(3)); diff != "" {
 		t.Error(diff)
+	}
+	cursor := s.lastChange(t)
+	s.write(t, event)
+	if diff := cmp.Diff(s.written(t, cursor, store.ChangeEvent), read(3)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// lostCursor is the control with a stream whose cursor is lost. atFollow is called when the stream starts again.
+type lostCursor struct {
+	ending
+	atFollow func()
+}
+
+func (l lostCursor) Follow(ctx context.Context, p auth.Principal, tenant string, after int64, fn func([]store.Change) error) error {
+	if after >= 0 {
+		return control.ErrCursorLost
+	}
+	l.atFollow()
+	return l.ending.Follow(ctx, p, tenant, after, fn)
+}
+
+// A caller reads everything again after the reset. A change between that read and the new position would be lost.
+func TestResetIsReportedAfterTheNewPositionIsFixed(t *testing.T) {
+	t.Parallel()
+	w, early := httptest.NewRecorder(), false
+	h := restapi.New(config(), lostCursor{ending{newFixture(t).Service}, func() { early = strings.Contains(w.Body.String(), "reset") }})
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, streamURL+"?after=1", nil)
+	r.Header.Set("Authorization", "Bearer "+token)
+	h.ServeHTTP(w, r)
+	if early || !strings.Contains(w.Body.String(), "event: reset") {
+		t.Errorf("reset was reported before the position was fixed: %t; the stream was %q", early, w.Body)
 	}
 }
 
 func TestStreamOfAnotherTenantIsRefused(t *testing.T) {
 	t.Parallel()
-	h := restapi.New(config(), fake{follow: func(context.Context, string, int64, func([]store.Change) error) error { return store.ErrNotFound }})
-	if got := do(t, h, "GET", streamURL, ""); got.status != 404 || !strings.Contains(got.detail(t), `tenant "default"`) {
-		t.Errorf("got %d %s", got.status, got.body)
+	h := restapi.New(config(), newFixture(t))
+	for tenant, given := range map[string]string{"nobody": token, "shop": otherToken} {
+		got := do(t, h, "GET", "/api/v1/tenants/"+tenant+"/stream", "", "Authorization", "Bearer "+given)
+		if got.status != 404 || !strings.Contains(got.detail(t), `tenant "`+tenant+`"`) {
+			t.Errorf("got %d %s", got.status, got.body)
+		}
 	}
+}
+
+// serveStream requests the stream of the tenant default, and returns the response when it ends.
+func serveStream(ctx context.Context, h http.Handler, token string) *httptest.ResponseRecorder {
+	r := httptest.NewRequestWithContext(ctx, http.MethodGet, streamURL, nil)
+	r.Header.Set("Authorization", "Bearer "+token)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
 }
 
 func TestIdleStreamWritesAComment(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := restapi.New(config(), fake{
-			follow: func(ctx context.Context, _ string, _ int64, fn func([]store.Change) error) error {
-				if err := fn(nil); err != nil {
-					return err
-				}
-				<-ctx.Done()
-				return nil
-			},
-		})
+		h := restapi.New(config(), newFixture(t))
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
 		defer cancel()
-		r := httptest.NewRequestWithContext(ctx, http.MethodGet, streamURL, nil)
-		r.Header.Set("Authorization", "Bearer "+token)
-		w := httptest.NewRecorder()
-		h.ServeHTTP(w, r)
+		w := serveStream(ctx, h, token)
 		if got := strings.Count(w.Body.String(), ": still here\n\n"); got != 2 {
 			t.Errorf("%d comments in 50 s, want 2: %q", got, w.Body.String())
 		}
@@ -139,111 +144,93 @@ func TestIdleStreamWritesAComment(t *testing.T) {
 // covers: T7
 func TestStreamTellsOnlyOfTheKindsAskedFor(t *testing.T) {
 	t.Parallel()
-	srv := httptest.NewServer(restapi.New(config(), fake{
-		follow: func(_ context.Context, _ string, _ int64, fn func([]store.Change) error) error {
-			if err := fn([]store.Change{{Seq: 1, Kind: store.ChangeStatus}, {Seq: 2, Kind: store.ChangeRun}, {Seq: 3, Kind: store.ChangeAgent}}); err != nil {
-				return err
-			}
-			return fn([]store.Change{{Seq: 4, Kind: store.ChangeStatus}, {Seq: 5, Kind: store.ChangeStatus}})
-		},
-	}))
-	defer srv.Close()
-	got := lines(t, srv.URL+streamURL+"?kinds=run,agent", 100)
-	want := []string{
-		": ready",
-		"id: 2", "event: change", `data: {"seq":2,"kind":"run"}`,
-		"id: 3", "event: change", `data: {"seq":3,"kind":"agent"}`,
-		"id: 5", // moves the cursor past what is not told
+	s := newStreamed(t)
+	cursor := s.lastChange(t)
+	read := s.reader(t, "?kinds=event,agent")
+	s.write(t, status("one"), event, status("two"))
+	want := append([]string{": ready"}, s.written(t, cursor, store.ChangeStatus, store.ChangeEvent, store.ChangeStatus)[3:6]...)
+	if diff := cmp.Diff(want, read(4)); diff != "" {
+		t.Error(diff)
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
+	s.write(t, status("three"), status("four"))
+	// It moves the cursor past the changes that it does not send.
+	if diff := cmp.Diff([]string{fmt.Sprintf("id: %d", s.lastChange(t))}, read(1)); diff != "" {
 		t.Error(diff)
 	}
 }
 
 func TestStreamEndsWithItsToken(t *testing.T) {
 	t.Parallel()
-	for reason, after := range map[string]func() (auth.Principal, error){
-		"revoked":      func() (auth.Principal, error) { return auth.Principal{}, auth.ErrUnauthenticated },
-		"another role": func() (auth.Principal, error) { return auth.Principal{Name: "admin"}, nil },
+	jane := fleet.Member{Kind: fleet.MemberPerson, Subject: "jane@example.com", Role: fleet.RoleViewer}
+	for reason, c := range map[string]struct {
+		token  string
+		change func(context.Context, fixture) error
+	}{
+		"revoked": {otherToken, func(ctx context.Context, f fixture) error {
+			return f.RevokeAPIToken(ctx, admin, "default", "tok-other")
+		}},
+		"another role": {"kedge-session-jane", func(ctx context.Context, f fixture) error {
+			return f.PutMember(ctx, admin, "default", fleet.Member{Kind: jane.Kind, Subject: jane.Subject, Role: fleet.RoleDeployer})
+		}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			var begun atomic.Bool
-			h := restapi.New(config(), fake{
-				identify: func(string) (auth.Principal, error) {
-					if begun.Load() {
-						return after()
-					}
-					return auth.Principal{Name: "admin", FleetAdmin: true}, nil
-				},
-				follow: func(ctx context.Context, _ string, _ int64, fn func([]store.Change) error) error {
-					begun.Store(true)
-					if err := fn(nil); err != nil {
-						return err
-					}
-					<-ctx.Done()
-					return nil
-				},
-			})
+			f := newFixture(t)
+			if err := f.PutMember(t.Context(), admin, "default", jane); err != nil {
+				t.Fatal(err)
+			}
+			h := restapi.New(config(), f)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()
-			r := httptest.NewRequestWithContext(ctx, http.MethodGet, streamURL, nil)
-			r.Header.Set("Authorization", "Bearer "+token)
+			ended := make(chan *httptest.ResponseRecorder, 1)
+			go func() { ended <- serveStream(ctx, h, c.token) }()
+			<-time.After(time.Minute)
+			select {
+			case w := <-ended:
+				t.Fatalf("%s: it ended too early: %d %s", reason, w.Code, w.Body)
+			default:
+			}
+			if err := c.change(ctx, f); err != nil {
+				t.Fatal(err)
+			}
 			start := time.Now()
-			h.ServeHTTP(httptest.NewRecorder(), r)
-			if took := time.Since(start); took > 5*time.Second {
-				t.Errorf("%s: it ended after %s", reason, took)
+			if w := <-ended; time.Since(start) > 5*time.Second || w.Code != http.StatusOK {
+				t.Errorf("%s: it ended after %s: %d %s", reason, time.Since(start), w.Code, w.Body)
 			}
 		})
 	}
 }
 
-// However many streams a caller has open, and whenever they began, the database is asked once at a time.
+// The database is queried once at a time for any number of streams of a caller.
 func TestStreamsOfOneTokenAreCheckedTogether(t *testing.T) {
 	t.Parallel()
 	const streams = 20
 	synctest.Test(t, func(t *testing.T) {
-		var asked, revoked atomic.Int64
-		h := restapi.New(config(), fake{
-			identify: func(string) (auth.Principal, error) {
-				asked.Add(1)
-				if revoked.Load() > 0 {
-					return auth.Principal{}, auth.ErrUnauthenticated
-				}
-				return auth.Principal{Name: "admin", FleetAdmin: true}, nil
-			},
-			follow: func(ctx context.Context, _ string, _ int64, fn func([]store.Change) error) error {
-				if err := fn(nil); err != nil {
-					return err
-				}
-				<-ctx.Done()
-				return nil
-			},
-		})
+		var asked atomic.Int64
+		f := newFixture(t)
+		h := restapi.New(config(), intercept(f, "Authenticate", func(string) error {
+			asked.Add(1)
+			return nil
+		}))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		var open sync.WaitGroup
-		begin := func() {
-			open.Go(func() {
-				r := httptest.NewRequestWithContext(ctx, http.MethodGet, streamURL, nil)
-				r.Header.Set("Authorization", "Bearer "+token)
-				h.ServeHTTP(httptest.NewRecorder(), r)
-			})
-		}
 		for range streams {
-			begin()
+			open.Go(func() { serveStream(ctx, h, otherToken) })
 			<-time.After(100 * time.Millisecond)
 		}
 		<-time.After(time.Minute)
 		if got := asked.Load() - streams; got > 32 { // in 62 s, every 2 s
 			t.Errorf("asked %d times in a minute for %d streams", got, streams)
 		}
-		revoked.Add(1)
+		if err := f.RevokeAPIToken(ctx, admin, "default", "tok-other"); err != nil {
+			t.Fatal(err)
+		}
 		start := time.Now()
 		open.Wait()
 		if took := time.Since(start); took > 5*time.Second {
 			t.Errorf("the last one ended after %s", took)
 		}
-		// Nobody asks once nothing is open.
+		// Without open streams there are no queries.
 		before := asked.Load()
 		<-time.After(time.Minute)
 		if got := asked.Load(); got != before {

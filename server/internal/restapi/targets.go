@@ -33,9 +33,10 @@ type (
 		Named
 		Paging
 		Sync   string `query:"sync" enum:"Pending,Syncing,Synced,OutOfSync,Failed,Deleted,Rewound,Detached"`
+		Reason string `query:"reason" maxLength:"64" pattern:"^[A-Za-z]*$" doc:"Reason of the target; see docs/reasons.md."`
 		Health string `query:"health" enum:"Current,InProgress,Failed,Terminating,NotFound,Unknown,Stale"`
 		Agent  string `query:"agent" maxLength:"253" doc:"Name of the agent."`
-		Stale  string `query:"stale" enum:"true,false" doc:"Whether its agent is not connected, so that nothing newer is known."`
+		Stale  string `query:"stale" enum:"true,false" doc:"Whether its agent is not connected, so that its state may be outdated."`
 	}
 	targetOfInput struct {
 		Named
@@ -52,17 +53,17 @@ func (in *targetInput) at() (string, string)   { return in.Tenant, in.Name + "/"
 
 func (a *api) registerTargets() {
 	register(a, operation("list-targets", http.MethodGet, targetsPath,
-		"List the targets of a deployment by the names of their agents, without objects", http.StatusOK), deployments, a.listTargets)
+		"List the targets of a deployment by agent name, without objects", http.StatusOK), deployments, a.listTargets)
 	register(a, operation("get-target", http.MethodGet, targetsPath+"/{agent}",
 		"Read one target with its objects", http.StatusOK), targets, a.getTarget)
 	register(a, operation("dismiss-target", http.MethodPost, targetsPath+"/{target}/dismiss",
-		"Drop a detached target from the listing: whoever looks after its objects now, it is not Kedge", http.StatusNoContent), targets, a.dismissTarget)
+		"Dismiss a detached target: Kedge no longer manages its objects", http.StatusNoContent), targets, a.dismissTarget)
 	register(a, operation("list-revisions", http.MethodGet, revisionsPath,
 		"List the kept revisions of a deployment, newest first", http.StatusOK), deployments, a.listRevisions)
 }
 
 func (a *api) listTargets(ctx context.Context, p auth.Principal, in *listTargetsInput) (*listOutput[apiv1.Target], error) {
-	f := store.TargetFilter{Page: in.page(), Sync: fleet.SyncState(in.Sync), Health: fleet.Health(in.Health), Agent: in.Agent}
+	f := store.TargetFilter{Page: in.page(), Sync: fleet.SyncState(in.Sync), Health: fleet.Health(in.Health), Reason: fleet.Reason(in.Reason), Agent: in.Agent}
 	if in.Stale != "" {
 		f.Stale = new(in.Stale == "true")
 	}
@@ -73,7 +74,7 @@ func (a *api) listTargets(ctx context.Context, p auth.Principal, in *listTargets
 	return paged(found, in.Limit, targetJSON, nextTarget), nil
 }
 
-// nextTarget is where the page after t begins. An agent may have had the name of one that was deleted.
+// nextTarget returns the start of the page after t. Two agents may have had the same name.
 func nextTarget(t control.TargetView) string { return t.AgentName + "/" + string(t.ID) }
 
 func (a *api) getTarget(ctx context.Context, p auth.Principal, in *targetOfInput) (*plain[apiv1.Target], error) {

@@ -24,7 +24,7 @@ type tenantControl interface {
 var tenants = resource{"tenant", base + "/tenants"}
 
 type (
-	// WholeTenant is what every request takes that is about a tenant itself, not about something in it.
+	// WholeTenant is the input of requests about a tenant itself.
 	WholeTenant struct {
 		Tenant string `path:"tenant" maxLength:"253"`
 	}
@@ -54,11 +54,11 @@ func (a *api) registerTenants() {
 	register(a, operation("get-tenant", http.MethodGet, tenant, "Read a tenant", http.StatusOK), tenants, a.getTenant)
 	register(a, operation("update-tenant", http.MethodPatch, tenant, "Change the quota of a tenant", http.StatusOK), tenants, a.updateTenant)
 	register(a, operation("delete-tenant", http.MethodDelete, tenant,
-		"Delete a tenant that owns nothing any more", http.StatusNoContent), tenants, a.deleteTenant)
+		"Delete a tenant without resources", http.StatusNoContent), tenants, a.deleteTenant)
 	register(a, operation("suspend-tenant", http.MethodPost, tenant+"/suspend",
-		"Send nothing new to anything that a tenant owns", http.StatusOK), tenants, a.suspendTenant)
+		"Suspend a tenant: none of its targets gets a new state", http.StatusOK), tenants, a.suspendTenant)
 	register(a, operation("resume-tenant", http.MethodPost, tenant+"/resume",
-		"Lift the suspension of a tenant", http.StatusOK), tenants, a.resumeTenant)
+		"Resume a tenant", http.StatusOK), tenants, a.resumeTenant)
 }
 
 func (a *api) listTenants(ctx context.Context, p auth.Principal, in *Paging) (*listOutput[apiv1.Tenant], error) {
@@ -123,7 +123,7 @@ func tenantJSON(t fleet.Tenant) apiv1.Tenant {
 	}
 }
 
-// reason is what a person said, if anything.
+// reason returns the reason that a person entered, if any.
 func reason(s *apiv1.Suspend) string {
 	if s == nil {
 		return ""

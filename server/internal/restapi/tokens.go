@@ -14,7 +14,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// apiTokenControl takes "" as the tenant for tokens of the whole fleet.
+// apiTokenControl uses "" as the tenant for tokens of the whole fleet.
 type apiTokenControl interface {
 	APITokens(ctx context.Context, p auth.Principal, tenant string, page store.Page) ([]fleet.APIToken, error)
 	CreateAPIToken(ctx context.Context, p auth.Principal, tenant string, req control.CreateAPIToken) (fleet.APIToken, string, error)
@@ -41,7 +41,7 @@ func (in *tokenInput) at() (string, string)      { return in.Tenant, in.Token }
 func (in *fleetTokenInput) at() (string, string) { return "", in.Token }
 
 func (a *api) registerAPITokens() {
-	const shown = ": it is shown this once"
+	const shown = ": it is returned only once"
 	register(a, operation("list-tokens", http.MethodGet, apiTokens.path, "List the API tokens of a tenant by name", http.StatusOK), apiTokens, a.listTokens)
 	register(a, operation("create-token", http.MethodPost, apiTokens.path, "Create an API token for a tenant"+shown, http.StatusCreated), apiTokens, a.createToken)
 	register(a, operation("revoke-token", http.MethodDelete, apiTokens.path+"/{token}",
@@ -112,8 +112,7 @@ func (a *api) tokenJSON(t fleet.APIToken) apiv1.APIToken {
 	}
 }
 
-// lifetime reads a span of time of at least a second, also in days, which is how people think of
-// tokens; "" is 0.
+// lifetime parses a duration of at least a second, also in days; "" is 0.
 func lifetime(field, text string) (time.Duration, error) {
 	if text == "" {
 		return 0, nil
@@ -123,12 +122,12 @@ func lifetime(field, text string) (time.Duration, error) {
 		var n int
 		n, err = strconv.Atoi(days)
 		d = time.Duration(n) * 24 * time.Hour
-		if n > 36500 { // beyond what a duration can hold soon after
+		if n > 36500 { // longer would overflow a duration
 			d = 0
 		}
 	}
 	if err != nil || d < time.Second {
-		return 0, fleet.Invalid(field, "%q must be a span of time of at least a second, such as 12h or 90d", text)
+		return 0, fleet.Invalid(field, "%q must be a duration of at least one second, such as 12h or 90d", text)
 	}
 	return d, nil
 }

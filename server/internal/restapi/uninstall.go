@@ -22,9 +22,9 @@ type deleteObjectsInput struct {
 func (a *api) registerUninstall() {
 	path := agents.path + "/{name}/objects"
 	register(a, operation("count-agent-objects", http.MethodGet, path,
-		"Count what an agent manages for the deployments of its tenant, or what is left of it while it is being deleted", http.StatusOK), agents, a.countObjects)
+		"Count the objects that an agent manages for its tenant; during their deletion, the remaining ones", http.StatusOK), agents, a.countObjects)
 	register(a, operation("delete-agent-objects", http.MethodPost, path+"/delete",
-		"Have an agent delete everything that it manages for the deployments of its tenant, before it is uninstalled; protected kinds are kept", http.StatusOK), agents, a.deleteObjects)
+		"Delete all objects that an agent manages for its tenant, before you uninstall it; protected kinds are kept", http.StatusOK), agents, a.deleteObjects)
 }
 
 func (a *api) countObjects(ctx context.Context, p auth.Principal, in *Named) (*plain[apiv1.AgentObjects], error) {

@@ -13,29 +13,29 @@ import (
 
 const (
 	maxRef = 1024
-	// maxHookRefs is how many refs of one push are told apart. A push of more is about everything.
+	// maxHookRefs is the maximum number of refs of one push. A larger push affects any ref.
 	maxHookRefs = 20
 )
 
-// hookEvent is all that is taken from a webhook: the rest is asked of the repository itself.
+// hookEvent has the only data that is used from a webhook: the rest is read from the repository itself.
 type hookEvent struct {
 	push bool
 	refs []string // each once; none means any
 }
 
-// hookForm is how one kind of host announces pushes.
+// hookForm is the webhook format of one kind of host.
 type hookForm struct {
-	// events are the headers that name the kind of event, of which a webhook in this form has one.
+	// events are the headers with the kind of event; a webhook in this format has one of them.
 	events []string
-	// signed says whether the body is from who knows the secret.
+	// signed checks the signature of the body.
 	signed func(hookKey, http.Header, []byte) bool
-	// deliveries are the headers that name one delivery, and name it again when it is repeated.
+	// deliveries are the headers with the ID of a delivery, which is equal when it is repeated.
 	deliveries []string
-	// parse reads a body whose signature is good. The event is what the header says.
+	// parse parses a body with a valid signature. event is the value of the header.
 	parse func(event string, body []byte) (hookEvent, error)
 }
 
-// hookForms are in the order in which they are tried: Forgejo and Gitea send the headers of GitHub too.
+// hookForms are in the order in which they are tried: Forgejo and Gitea also send the headers of GitHub.
 var hookForms = []hookForm{
 	{
 		events:     []string{"X-Forgejo-Event", "X-Gitea-Event"},
@@ -65,7 +65,7 @@ var hookForms = []hookForm{
 
 var genericHook = hookForm{signed: signedGenerically, deliveries: []string{headerKedgeDelivery}, parse: parseGeneric}
 
-// formOf finds out which host sends, and the kind of its event.
+// formOf returns the format of a webhook and the kind of its event.
 func formOf(h http.Header) (form hookForm, event string) {
 	for _, form := range hookForms {
 		if event := firstOf(h, form.events); event != "" {
@@ -84,7 +84,7 @@ func firstOf(h http.Header, names []string) string {
 	return ""
 }
 
-// parseHook reads a body whose signature is good.
+// parseHook parses a body with a valid signature.
 func parseHook(h http.Header, body []byte) (hookEvent, error) {
 	form, event := formOf(h)
 	body, err := unwrapForm(h, body)
@@ -108,7 +108,7 @@ func parseHook(h http.Header, body []byte) (hookEvent, error) {
 	return out, nil
 }
 
-// unwrapForm takes the JSON out of a form, which is what GitHub sends unless told otherwise.
+// unwrapForm extracts the JSON of a form, which is the default of GitHub.
 func unwrapForm(h http.Header, body []byte) ([]byte, error) {
 	kind, _, err := mime.ParseMediaType(h.Get("Content-Type"))
 	if err != nil || kind != "application/x-www-form-urlencoded" {
@@ -116,7 +116,7 @@ func unwrapForm(h http.Header, body []byte) ([]byte, error) {
 	}
 	form, err := url.ParseQuery(string(body))
 	if err != nil {
-		return nil, fleet.Invalid("payload", "the form cannot be read: set the content type of the webhook to application/json")
+		return nil, fleet.Invalid("payload", "the form is not valid: set the content type of the webhook to application/json")
 	}
 	return []byte(form.Get("payload")), nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// decode reads a body into what is taken from it; an empty one says nothing.
+// decode decodes a body; an empty one has no content.
 func decode(body []byte, into any) error {
 	if len(body) == 0 {
 		return nil
@@ -35,14 +35,14 @@ func parseGeneric(_ string, body []byte) (hookEvent, error) {
 	return pushOf(append(p.Refs, p.Ref)...), nil
 }
 
-// parseGitHub is for GitHub, Gitea and Forgejo. Of a branch that goes, some tell only by delete, which
-// names it short.
+// parseGitHub is for GitHub, Gitea, and Forgejo. Some report a deleted branch only with a delete event, which
+// has its short name.
 func parseGitHub(event string, body []byte) (hookEvent, error) {
 	if event == "repository" {
 		return parseRepository(body)
 	}
 	if event != "push" && event != "create" && event != "delete" {
-		return hookEvent{}, nil // ping, or something that moves no ref
+		return hookEvent{}, nil // ping, or an event without a moved ref
 	}
 	var p struct {
 		Ref     string `json:"ref"`
@@ -57,7 +57,8 @@ func parseGitHub(event string, body []byte) (hookEvent, error) {
 	return pushOf(p.Ref), nil
 }
 
-// parseRepository is what GitHub tells of a repository itself: another default branch moves what follows it.
+// parseRepository handles GitHub's events about a repository itself: a new default branch affects deployments
+// that follow it.
 func parseRepository(body []byte) (hookEvent, error) {
 	var p struct {
 		Changes struct {
@@ -70,7 +71,7 @@ func parseRepository(body []byte) (hookEvent, error) {
 	return pushOf(), nil
 }
 
-// parseGitLab is for the hooks of projects and groups, and for those of a whole instance.
+// parseGitLab is for the hooks of projects and groups, and for system hooks.
 func parseGitLab(event string, body []byte) (hookEvent, error) {
 	if event != "Push Hook" && event != "Tag Push Hook" && event != "System Hook" {
 		return hookEvent{}, nil
@@ -93,8 +94,8 @@ func parseGitLab(event string, body []byte) (hookEvent, error) {
 	return hookEvent{}, nil
 }
 
-// parseBitbucket is for Bitbucket Cloud, where a change has what was and what is, and for Data Center,
-// where it has a ref.
+// parseBitbucket is for Bitbucket Cloud, where a change has an old and a new state, and for Data Center, where
+// it has a ref.
 func parseBitbucket(event string, body []byte) (hookEvent, error) {
 	if event != "repo:push" && event != "repo:refs_changed" && event != "mirror:repo_synchronized" {
 		return hookEvent{}, nil
@@ -131,7 +132,7 @@ func parseBitbucket(event string, body []byte) (hookEvent, error) {
 	return pushOf(refs...), nil
 }
 
-// fullRef is the full name of what a host names short; "" for what is neither a branch nor a tag.
+// fullRef returns the full name of a short ref; "" if it is neither a branch nor a tag.
 func fullRef(kind, name string) string {
 	switch kind {
 	case "branch", "named_branch":

@@ -33,7 +33,7 @@ func (a *api) whoami(ctx context.Context, p auth.Principal, _ *struct{}) (*plain
 	return &plain[apiv1.Whoami]{out}, err
 }
 
-// memberships names the tenants that a caller has a role in.
+// memberships returns the tenants in which a caller has a role.
 func (a *api) memberships(ctx context.Context, p auth.Principal) ([]apiv1.Membership, error) {
 	found := []apiv1.Membership{}
 	page := store.Page{Limit: 500}

@@ -20,7 +20,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store/sqlite"
 )
 
-// whole is the door with the real room behind it, on a real database.
+// whole is the REST API with the real control, on a real database.
 type whole struct {
 	http.Handler
 	admin string
@@ -46,16 +46,8 @@ func newWhole(t *testing.T) whole {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- c.Work(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Work: %v", err)
-		}
-		_, _ = git.Close(), st.Close()
-	})
+	t.Cleanup(func() { _, _ = git.Close(), st.Close() })
+	fixture{c, st}.work(t)
 	return whole{restapi.New(config(), c), admin, newRepo(t, dir)}
 }
 
@@ -77,8 +69,8 @@ func newRepo(t *testing.T, dir string) string {
 	return remote.URL("apps")
 }
 
-// call makes a request with the token of the admin, or with another one that header gives, and reads
-// the answer into out.
+// call sends a request with the token of the admin, or with the token in header, and decodes the response into
+// out.
 func (w whole) call(t *testing.T, method, path, body string, want int, out any, header ...string) answer {
 	t.Helper()
 	got := do(t, w, method, path, body, append([]string{"Authorization", "Bearer " + w.admin}, header...)...)
@@ -93,7 +85,7 @@ func (w whole) call(t *testing.T, method, path, body string, want int, out any, 
 	return got
 }
 
-// enroll makes an agent with an environment of its own, and returns its token.
+// enroll creates an agent with its own environment, and returns its token.
 func (w whole) enroll(t *testing.T, name string) string {
 	t.Helper()
 	var done apiv1.Enrollment
@@ -106,7 +98,7 @@ func (w whole) deploy(name, environment string) string {
 	return fmt.Sprintf(`{"name":%q,"environment":%q,"source":{"repoURL":%q}}`, name, environment, w.repo)
 }
 
-// poll asks as an agent does.
+// poll polls like an agent.
 func (w whole) poll(t *testing.T, token, query, have string, want int) (names []string, rows []apiv1.Application, tag string) {
 	t.Helper()
 	var out apiv1.Applications
@@ -121,7 +113,7 @@ func (w whole) poll(t *testing.T, token, query, have string, want int) (names []
 	return names, out.Items, got.header.Get("ETag")
 }
 
-// rendered polls until everything that is told of has objects.
+// rendered polls until every application has objects.
 func (w whole) rendered(t *testing.T, token string) (rows []apiv1.Application, tag string) {
 	t.Helper()
 	for {
@@ -141,7 +133,7 @@ func TestClusterThatPollsIsServedFromCreationToDeletion(t *testing.T) {
 	w.call(t, "POST", deployments, w.deploy("in-rome", "rome"), 201, nil)
 	names, _, tag := w.poll(t, paris, "", "", 200)
 	if len(names) != 0 {
-		t.Fatalf("paris is told of %v", names)
+		t.Fatalf("paris gets %v", names)
 	}
 	for range 3 { // the same name, three times in a row
 		told := make(chan []string, 1)
@@ -152,11 +144,11 @@ func TestClusterThatPollsIsServedFromCreationToDeletion(t *testing.T) {
 		}()
 		w.call(t, "POST", deployments, w.deploy("web", "paris"), 201, nil)
 		if names := <-told; !slices.Equal(names, []string{"web"}) || time.Since(begun) > 10*time.Second {
-			t.Fatalf("after %s paris is told of %v", time.Since(begun), names)
+			t.Fatalf("after %s paris gets %v", time.Since(begun), names)
 		}
 		rows, now := w.rendered(t, paris)
 		if len(rows) != 1 || rows[0].Commit == "" || rows[0].Source.RepoURL != w.repo {
-			t.Fatalf("paris is told of %+v", rows)
+			t.Fatalf("paris gets %+v", rows)
 		}
 		w.poll(t, paris, "", now, 304)
 
@@ -164,13 +156,13 @@ func TestClusterThatPollsIsServedFromCreationToDeletion(t *testing.T) {
 		gone := w.call(t, "DELETE", deployments+"/web", "", 202, &operation)
 		_, rows, _ = w.poll(t, paris, "?wait=30s", now, 200)
 		if len(rows) != 1 || !rows[0].Tombstone {
-			t.Fatalf("paris is not told to delete: %+v", rows)
+			t.Fatalf("paris does not get the deletion: %+v", rows)
 		}
 		report := fmt.Sprintf(`{"items":[{"id":%q,"epoch":%d,"generation":%d,"sync":"Deleted","health":"NotFound"}]}`, rows[0].ID, rows[0].Epoch, rows[0].Generation)
-		// Another cluster cannot speak for it.
+		// Another cluster cannot report for it.
 		w.call(t, "POST", cluster+"status", report, 204, nil, "Authorization", "Bearer "+rome)
 		if w.call(t, "GET", gone.header.Get("Location"), "", 200, &operation); operation.State == "Completed" {
-			t.Fatal("a stranger has completed the deletion")
+			t.Fatal("another agent has completed the deletion")
 		}
 		w.call(t, "POST", cluster+"status", report, 204, nil, "Authorization", "Bearer "+paris)
 		testkit.Eventually(t, 30*time.Second, func(context.Context) error {
@@ -182,7 +174,7 @@ func TestClusterThatPollsIsServedFromCreationToDeletion(t *testing.T) {
 		_, _, tag = w.poll(t, paris, "", "", 200)
 	}
 	if names, _, _ := w.poll(t, rome, "", "", 200); !slices.Equal(names, []string{"in-rome"}) {
-		t.Errorf("rome is told of %v", names)
+		t.Errorf("rome gets %v", names)
 	}
 }
 

@@ -8,21 +8,19 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// reasonVersionRefused is the reason of the event about a version that no server can have given out.
-const reasonVersionRefused = "VersionRefused"
-
-// refusedVersion is what users read of a target whose agent claims such a version.
+// refusedVersion returns the message for a target whose agent reports a version that no server can have issued.
 func refusedVersion(has, known fleet.Version) string {
-	return fmt.Sprintf("the agent reports generation %d of epoch %d, and the server has given out at most generation %d of epoch %d: the report is refused "+
+	return fmt.Sprintf("the agent reports generation %d of epoch %d, but the server has issued at most generation %d of epoch %d: the report is refused "+
 		"and nothing is sent. Check the inventory ConfigMap of this target in the agent's namespace",
 		has.Generation, has.Epoch, known.Generation, known.Epoch)
 }
 
-// refuseVersion records that an agent claims an implausible version. The version itself is not stored:
-// the next generation is counted from what is.
+// refuseVersion records that an agent reports an implausible version. The version itself is not stored: the
+// next generation continues from the stored one.
 func (s *Planner) refuseVersion(ctx context.Context, tx store.Tx, t fleet.Target, has fleet.Version) error {
 	known := s.highestGiven(t)
 	changed, err := tx.Targets().SetObserved(ctx, t.TenantID, []store.AgentReport{{Agent: t.AgentID, Report: store.Report{Target: t.ID, Observed: fleet.Observed{
@@ -33,13 +31,13 @@ func (s *Planner) refuseVersion(ctx context.Context, tx store.Tx, t fleet.Target
 		return err
 	}
 	return s.tell(ctx, tx, fleet.Event{
-		TenantID: t.TenantID, Type: fleet.EventWarning, Reason: reasonVersionRefused, Agent: t.AgentName, Deployment: t.DeploymentName,
+		TenantID: t.TenantID, Type: fleet.EventWarning, Reason: fleet.ReasonVersionRefused, Agent: t.AgentName, Deployment: t.DeploymentName,
 		Message: refusedVersion(has, known),
 	})
 }
 
-// catchUpSoon does what follows from an agent that is ahead of the server: at once, or later when the
-// same target was ahead several times in a row.
+// catchUpSoon handles an agent that is ahead of the server: immediately, or later if the same target was ahead
+// several times in a row.
 func (s *Planner) catchUpSoon(ctx context.Context, tx store.Tx, t fleet.Target, has fleet.Version) error {
 	if !s.aheadLimiter.allow(s.cfg.Now(), t.ID, t.AgentID, has) {
 		return nil
@@ -47,7 +45,7 @@ func (s *Planner) catchUpSoon(ctx context.Context, tx store.Tx, t fleet.Target, 
 	return s.catchUp(ctx, tx, t, has)
 }
 
-// The backoff of a target whose agent is ahead again and again. A restored backup makes it so once.
+// The backoff of a target whose agent is ahead repeatedly. A restored backup causes it once.
 const (
 	aheadBurst = 3
 	aheadFirst = time.Second
@@ -55,24 +53,24 @@ const (
 	aheadKept  = 1024 // targets above which quiet ones are dropped
 )
 
-// aheadLimiter bounds how often the source of one target is read anew because its agent is ahead. The zero
+// aheadLimiter limits how often the source of one target is read again because its agent is ahead. The zero
 // value is ready.
 type aheadLimiter struct {
 	mu      sync.Mutex
 	targets map[fleet.TargetID]*aheadTarget
-	changed chan struct{} // made by due; holds one signal
+	changed wait.Signal // made by due; holds one signal
 }
 
 type aheadTarget struct {
 	times     int
 	last      time.Time
 	notBefore time.Time
-	waiting   bool // it is to be looked at when notBefore has come
+	waiting   bool // to be handled at notBefore
 	agent     fleet.AgentID
 	has       fleet.Version
 }
 
-// allow reports whether a target may be caught up with now. If not, due returns it later.
+// allow reports whether a target may be handled now. If not, due returns it later.
 func (a *aheadLimiter) allow(now time.Time, id fleet.TargetID, agent fleet.AgentID, has fleet.Version) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -106,47 +104,44 @@ func (a *aheadLimiter) allow(now time.Time, id fleet.TargetID, agent fleet.Agent
 
 func (a *aheadLimiter) signalLocked() {
 	if a.changed == nil {
-		a.changed = make(chan struct{}, 1)
+		a.changed = wait.NewSignal()
 	}
-	select {
-	case a.changed <- struct{}{}:
-	default:
-	}
+	a.changed.Set()
 }
 
-// due returns the targets whose time has come, how long the next one has to wait, and what tells of more.
-func (a *aheadLimiter) due(now time.Time) (ready map[fleet.TargetID]aheadTarget, wait time.Duration, changed <-chan struct{}) {
+// due returns the targets whose time has come, how long the next one must wait, and a signal for more.
+func (a *aheadLimiter) due(now time.Time) (ready map[fleet.TargetID]aheadTarget, pause time.Duration, changed <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.changed == nil {
-		a.changed = make(chan struct{}, 1)
+		a.changed = wait.NewSignal()
 	}
-	ready, wait = map[fleet.TargetID]aheadTarget{}, time.Hour
+	ready, pause = map[fleet.TargetID]aheadTarget{}, time.Hour
 	for id, t := range a.targets {
 		switch {
 		case !t.waiting:
 		case now.Before(t.notBefore):
-			wait = min(wait, t.notBefore.Sub(now))
+			pause = min(pause, t.notBefore.Sub(now))
 		default:
 			t.waiting = false
 			ready[id] = *t
 		}
 	}
-	return ready, wait, a.changed
+	return ready, pause, a.changed
 }
 
-// FollowAhead catches up with targets that had to wait, until ctx ends.
+// FollowAhead handles targets that had to wait, until ctx ends.
 func (s *Planner) FollowAhead(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
-		ready, wait, changed := s.aheadLimiter.due(s.cfg.Now())
+		ready, pause, changed := s.aheadLimiter.due(s.cfg.Now())
 		for id, t := range ready {
 			if err := s.AgentAhead(ctx, fleet.Agent{ID: t.agent}, id, t.has); err != nil && ctx.Err() == nil {
 				s.cfg.Log.Warn("catching up with an agent that is ahead", obs.KeyTarget, string(id), obs.Err(err))
 			}
 		}
-		timer.Reset(wait)
+		timer.Reset(pause)
 		select {
 		case <-ctx.Done():
 			return nil

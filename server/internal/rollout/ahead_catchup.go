@@ -9,15 +9,15 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// AgentAhead records that an agent has a newer version of a target than the server knows of, or
-// another bundle of the same version: the database is older than the cluster. The target is Rewound,
-// and its source is resolved from Git anew before anything is sent (invariant 4). To delete or to let
-// go needs nothing from Git: it is an explicit wish, and only has to become newer than what the agent has.
+// AgentAhead records that an agent has a newer version of a target than the server, or another bundle of the
+// same version: the database is older than the cluster. The target is Rewound, and its source is resolved from
+// Git again before anything is sent (invariant 4). Deletion and detachment need nothing from Git: they are
+// explicit, and only need a newer version than the agent has.
 func (s *Planner) AgentAhead(ctx context.Context, agent fleet.Agent, id fleet.TargetID, has fleet.Version) error {
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		found, err := tx.Targets().GetAllTenants(ctx, agent.ID, []fleet.TargetID{id})
 		if err != nil || len(found) == 0 {
-			return err // a target that the server has lost is left alone: absence is never deletion
+			return err // a target that the server has lost does not change: absence is never deletion
 		}
 		t := found[0]
 		if t.Desired.Version.Compare(has) > 0 {
@@ -38,9 +38,9 @@ func (s *Planner) AgentAhead(ctx context.Context, agent fleet.Agent, id fleet.Ta
 	})
 }
 
-const rewoundMessage = "the agent is ahead of the server's database: reading the source anew before anything is sent"
+const rewoundMessage = "the agent is ahead of the server's database: reading the source again before anything is sent"
 
-// catchUp does what follows from an agent that is ahead of the server.
+// catchUp handles an agent that is ahead of the server.
 func (s *Planner) catchUp(ctx context.Context, tx store.Tx, t fleet.Target, has fleet.Version) error {
 	switch {
 	case t.Desired.Tombstone:
@@ -54,8 +54,9 @@ func (s *Planner) catchUp(ctx context.Context, tx store.Tx, t fleet.Target, has 
 	}
 }
 
-// repeatTombstone repeats a tombstone above what the agent has, if its deployment was deleted: that cannot be
-// taken back. Of one that lives the tombstone may be older than a return of the agent, so it is only let go.
+// repeatTombstone repeats a tombstone with a newer version than the agent has, if its deployment was deleted:
+// that is final. If the deployment exists, the tombstone may be older than a return of the agent, so the target
+// is only detached.
 func (s *Planner) repeatTombstone(ctx context.Context, tx store.Tx, t fleet.Target, has fleet.Version) error {
 	d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -68,7 +69,7 @@ func (s *Planner) repeatTombstone(ctx context.Context, tx store.Tx, t fleet.Targ
 	newer.Version = s.Next(has)
 	if d.DeletedAt.IsZero() {
 		newer.Tombstone, newer.Detached = false, true
-		t.DetachedAt, t.DetachedWhy, t.GrantID = s.cfg.Now(), "the server's database is older than its agent: what it holds stays", ""
+		t.DetachedAt, t.DetachedWhy, t.GrantID = s.cfg.Now(), "the server's database is older than its agent: its objects stay", ""
 		if err := tx.Targets().SetPlace(ctx, t); err != nil {
 			return err
 		}
@@ -76,7 +77,7 @@ func (s *Planner) repeatTombstone(ctx context.Context, tx store.Tx, t fleet.Targ
 	return tx.Targets().SetDesired(ctx, t.TenantID, t.ID, newer)
 }
 
-// rewind has the source of a target read anew that is Rewound.
+// rewind lets the source of a Rewound target be read again.
 func (s *Planner) rewind(ctx context.Context, tx store.Tx, t fleet.Target, has fleet.Version) error {
 	d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
 	if errors.Is(err, store.ErrNotFound) {
@@ -86,11 +87,11 @@ func (s *Planner) rewind(ctx context.Context, tx store.Tx, t fleet.Target, has f
 		return err
 	}
 	// Whichever replica reads the repository hears of it through the feed.
-	if err := tx.Changes().RecordPush(ctx, t.TenantID, d.RepositoryID, ""); err != nil {
+	if err := tx.Changes().WakeRepository(ctx, t.TenantID, d.RepositoryID, store.Wake{Reason: store.WakeTargetAhead}); err != nil {
 		return err
 	}
 	return s.tell(ctx, tx, fleet.Event{
-		TenantID: t.TenantID, Type: fleet.EventWarning, Reason: "Rewound", Agent: t.AgentName, Deployment: d.Name,
-		Message: fmt.Sprintf("the agent holds generation %d, which the server (at %d) knows nothing of: was an old backup restored?", has.Generation, t.Desired.Generation),
+		TenantID: t.TenantID, Type: fleet.EventWarning, Reason: fleet.ReasonRewound, Agent: t.AgentName, Deployment: d.Name,
+		Message: fmt.Sprintf("the agent has generation %d, which the server (at %d) does not know: was an old backup restored?", has.Generation, t.Desired.Generation),
 	})
 }

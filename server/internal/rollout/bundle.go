@@ -19,7 +19,7 @@ func Objects(digest string, content []byte) ([]manifest.Object, error) {
 	return set.Objects(), nil
 }
 
-// BundleObjects reads what a bundle holds.
+// BundleObjects reads the objects of a bundle.
 func (s *Planner) BundleObjects(ctx context.Context, tenant fleet.TenantID, digest string) ([]manifest.Object, error) {
 	var bundle fleet.Bundle
 	err := s.store.View(ctx, func(tx store.Tx) (err error) {

@@ -6,19 +6,19 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// consented reports whether a user's edit of the deployment itself is why a target goes from what it was
-// to what is wanted: then what it no longer names may be deleted, however much that is. In doubt it is
-// false, and what is held back can be confirmed:
+// consented reports whether a user's edit of the deployment itself is why a target goes from was to want: then
+// objects that it no longer names may be deleted, in any number. In doubt it is false, and held objects can be
+// confirmed:
 //
 //	another bundle                      if it is of the commit that was newest when the source was edited
 //	the same one, in another namespace  yes: only an edit does that
 //	the same one, and pruning is on now yes
-//	the same one, and anything else     if the agent has not taken up what was consented to
+//	the same one, and anything else     if the agent has not applied what was consented to
 //
-// A rollback, a sync to a named revision and the release of a pin change which tree of the source is
-// deployed, as a commit does: no consent. Nor is there any for what an edit brings later than its first
-// render, because the deployment was suspended, pinned, manual, or ahead of the server then, or the source could
-// not be read or used.
+// A rollback, a sync to a specified revision, and the release of a pin change which tree of the source is
+// deployed, like a commit: no consent. There is none either for results of an edit later than its first render,
+// because the deployment was suspended, pinned, manual, or ahead of the server then, or the source could not be
+// read or used.
 func (st *Reconciler) consented(d fleet.Deployment, was, want fleet.Desired, notTaken bool) bool {
 	switch {
 	case was.Digest != want.Digest:
@@ -30,13 +30,13 @@ func (st *Reconciler) consented(d fleet.Deployment, was, want fleet.Desired, not
 	}
 }
 
-// editFresh is how long after an edit the commit that is looked at first is taken for the one that was newest
-// when it was made. An edit is looked at within seconds; but Git may not answer, or the server be down.
+// editFresh is how long after an edit the first evaluated commit counts as the one that was newest at the edit.
+// An edit is evaluated within seconds; but Git may not respond, or the server may be down.
 const editFresh = 5 * time.Minute
 
-// NoteEdit is called when a pending spec comes into force as d. If its edit was just before, what the targets are
-// given in this step comes of it. Nothing after that does: who edits has seen the commits until then, and not
-// those that mend a source which could not be used, see pendingProblem.
+// NoteEdit is called when a pending spec takes effect as d. If its edit was just before, the new states of the
+// targets in this step result from it. Nothing later does: the user has seen the commits until the edit, and
+// not those that fix an unusable source, see pendingProblem.
 func (st *Reconciler) NoteEdit(d fleet.Deployment, p fleet.PendingSpec) {
 	fresh := !p.EditedAt.IsZero() && st.planner.cfg.Now().Sub(p.EditedAt) <= editFresh
 	st.edits[d.ID] = fresh && !d.Policy.Manual && !d.Pin.Active()

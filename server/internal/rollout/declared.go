@@ -8,9 +8,9 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// doubtDeclared forgets that a file wants d to be deleted when it leaves it. A target of d was behind, so what is
-// known of the file may be as old as a backup that was restored, and from the version on that the target
-// is given now nobody can tell any more. The file is read again, and what it says then counts.
+// doubtDeclared forgets that a file wants d to be deleted when it no longer lists it. A target of d was behind,
+// so the stored state of the file may be as old as a restored backup, and after the new version of the target
+// this can no longer be detected. The file is read again, and its new content counts.
 func doubtDeclared(ctx context.Context, tx store.Tx, d fleet.Deployment) error {
 	if !DeclaredInGit(d.Name) {
 		return nil
@@ -29,15 +29,15 @@ func doubtDeclared(ctx context.Context, tx store.Tx, d fleet.Deployment) error {
 		return err
 	}
 	c, err := tx.AgentConfigs().Get(ctx, d.TenantID, agent.ID)
-	if err != nil || c.State == fleet.ConfigPending { // it is going to be read
+	if err != nil || c.State == fleet.ConfigPending { // it will be read
 		return err
 	}
 	c.State = fleet.ConfigPending
 	if err := tx.AgentConfigs().SetRead(ctx, c); err != nil {
 		return err
 	}
-	return tx.Changes().RecordPush(ctx, d.TenantID, c.RepositoryID, "")
+	return tx.Changes().WakeRepository(ctx, d.TenantID, c.RepositoryID, store.Wake{Reason: store.WakeAgentConfig})
 }
 
-// DeclaredInGit reports whether a name is kept for configuration in Git.
+// DeclaredInGit reports whether a name is reserved for configuration in Git.
 func DeclaredInGit(name string) bool { return strings.Contains(name, ".") }

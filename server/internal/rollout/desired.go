@@ -11,9 +11,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Reconcile gives every target of d what it shall be now, and moves its sync runs on. Nothing is
-// written when nothing differs. It deletes nothing: tombstones are made elsewhere, on purpose, and
-// are left alone here.
+// Reconcile writes the desired state of every target of d, and advances its sync runs. It writes nothing if
+// nothing differs. It deletes nothing: tombstones are created elsewhere, explicitly, and do not change here.
 func (s *Planner) Reconcile(ctx context.Context, tx store.Tx, d fleet.Deployment) error {
 	targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
 	if err != nil {
@@ -22,64 +21,63 @@ func (s *Planner) Reconcile(ctx context.Context, tx store.Tx, d fleet.Deployment
 	return s.ReconcileTargets(ctx, tx, d, targets)
 }
 
-// ReconcileTargets is settle for some targets of d.
+// ReconcileTargets is Reconcile for some targets of d.
 func (s *Planner) ReconcileTargets(ctx context.Context, tx store.Tx, d fleet.Deployment, targets []fleet.Target) error {
 	return s.NewReconciler(tx).Reconcile(ctx, d, targets)
 }
 
-// Reconciler gives targets what they shall be, within one transaction, for one deployment or many.
+// Reconciler writes desired states of targets, within one transaction, for one deployment or many.
 type Reconciler struct {
 	planner *Planner
 	tx      store.Tx
 	holds   *Suspensions
-	// resolved says that the sources were read from Git for this very step, so that targets whose
-	// agents are ahead of the server may go on.
+	// resolved means that the sources were read from Git for this step, so that targets whose agents are ahead
+	// of the server may continue.
 	resolved bool
-	// broken holds the variants, by deployment, whose newest revision cannot be used: targets that are
-	// ahead of the server wait for one that can.
+	// broken has the variants, by deployment, whose newest revision cannot be used: targets that are ahead of
+	// the server wait for a usable one.
 	broken map[fleet.DeploymentID]map[string]bool
-	// failed says, by variant, why the run that is being started has no bundle for it.
+	// failed has, by variant, why the starting run has no bundle for it.
 	failed map[string]string
-	// edits holds the deployments whose own edit, and not a new commit, has brought what is given out in
-	// this step.
+	// edits has the deployments whose own edit, and not a new commit, caused the states of this step.
 	edits map[fleet.DeploymentID]bool
-	// handOvers knows what targets lose that other deployments want.
+	// handOvers knows which lost objects other deployments want.
 	handOvers *HandOvers
-	// repair says that a sync was asked for, see repairs.
+	// repair means that a sync was requested, see repairs.
 	repair bool
-	// stopped holds the targets that a run still waits for which is being terminated.
+	// stopped has the targets that a terminating run still waits for.
 	stopped map[fleet.TargetID]bool
 }
 
-// NewReconciler makes a reconciler for one transaction.
+// NewReconciler returns a reconciler for one transaction.
 func (s *Planner) NewReconciler(tx store.Tx) *Reconciler {
 	return &Reconciler{planner: s, tx: tx, holds: NewSuspensions(tx), broken: map[fleet.DeploymentID]map[string]bool{}, edits: map[fleet.DeploymentID]bool{}, handOvers: NewHandOvers(s, tx, nil)}
 }
 
-// NewResolvedReconciler is newSettler for a step whose sources were read from Git. scope is what is known of the other
-// deployments of the commit; it may be nil.
+// NewResolvedReconciler is NewReconciler for a step whose sources were read from Git. scope has what is known
+// of the other deployments of the commit; it may be nil.
 func (s *Planner) NewResolvedReconciler(tx store.Tx, scope *CommitScope) *Reconciler {
 	st := s.NewReconciler(tx)
 	st.resolved, st.handOvers = true, NewHandOvers(s, tx, scope)
 	return st
 }
 
-// SetBroken notes the variants of a deployment whose newest revision cannot be used.
+// SetBroken records the variants of a deployment whose newest revision cannot be used.
 func (st *Reconciler) SetBroken(id fleet.DeploymentID, variants map[string]bool) {
 	st.broken[id] = variants
 }
 
-// SuspendedBy says why nothing new may be sent to the targets of d; "" when nothing holds it.
-func (st *Reconciler) SuspendedBy(ctx context.Context, d fleet.Deployment) (string, error) {
+// SuspendedBy returns why no new state may be sent to the targets of d, or "".
+func (st *Reconciler) SuspendedBy(ctx context.Context, d fleet.Deployment) (fleet.Cause, error) {
 	return st.holds.Of(ctx, d)
 }
 
-// RefreshHandOvers writes again what targets of a tenant hand over for the reasons that have changed.
+// RefreshHandOvers updates the hand-overs of targets of a tenant for the given reasons.
 func (st *Reconciler) RefreshHandOvers(ctx context.Context, tenant fleet.TenantID, changed func(fleet.HandOver) bool) error {
 	return st.handOvers.Refresh(ctx, tenant, changed)
 }
 
-// Reconcile gives targets of d what they shall have now, and moves the sync runs of d on. Nothing is written when
+// Reconcile writes the desired states of targets of d, and advances the sync runs of d. It writes nothing if
 // nothing differs.
 func (st *Reconciler) Reconcile(ctx context.Context, d fleet.Deployment, targets []fleet.Target) error {
 	if !d.DeletedAt.IsZero() {
@@ -89,7 +87,7 @@ func (st *Reconciler) Reconcile(ctx context.Context, d fleet.Deployment, targets
 	if err != nil {
 		return err
 	}
-	if held == "" {
+	if held.IsZero() {
 		if err := st.writeDesired(ctx, &d, targets); err != nil {
 			return fmt.Errorf("settling deployment %q: %w", d.Name, err)
 		}
@@ -98,12 +96,12 @@ func (st *Reconciler) Reconcile(ctx context.Context, d fleet.Deployment, targets
 		}
 	}
 	if err := st.advanceRuns(ctx, d, targets, held); err != nil {
-		return fmt.Errorf("moving the sync runs of deployment %q on: %w", d.Name, err)
+		return fmt.Errorf("advancing the sync runs of deployment %q: %w", d.Name, err)
 	}
 	return nil
 }
 
-// writeDesired writes what the targets shall be, into the store and into targets.
+// writeDesired writes the desired states, into the store and into targets.
 func (st *Reconciler) writeDesired(ctx context.Context, d *fleet.Deployment, targets []fleet.Target) error {
 	w, err := st.choose(ctx, *d)
 	if err != nil {
@@ -164,12 +162,16 @@ func (st *Reconciler) writeDesired(ctx context.Context, d *fleet.Deployment, tar
 	if unread || missing && !st.resolved && d.Varies() && !d.Pin.Active() {
 		// A variant that nobody has rendered yet, or a target that is or may be ahead, and was held when
 		// its source was last read: whoever reads the repository has to.
-		return st.tx.Changes().RecordPush(ctx, d.TenantID, d.RepositoryID, "")
+		reason := store.WakeVariantMissing
+		if unread {
+			reason = store.WakeTargetAhead
+		}
+		return st.tx.Changes().WakeRepository(ctx, d.TenantID, d.RepositoryID, store.Wake{Reason: reason})
 	}
 	return nil
 }
 
-// decideWhole is decide with what the target hands over to others.
+// decideWhole is decide with the hand-overs of the target.
 func (st *Reconciler) decideWhole(ctx context.Context, d fleet.Deployment, t fleet.Target, w choice) (fleet.Desired, bool, error) {
 	want, change := st.decide(d, t, w)
 	if !change && (len(t.Desired.HandOvers) == 0 || !Attached(t) || st.planner.Ahead(t)) {
@@ -177,7 +179,7 @@ func (st *Reconciler) decideWhole(ctx context.Context, d fleet.Deployment, t fle
 	}
 	handOvers, err := st.handOvers.Of(ctx, t, want)
 	if err != nil {
-		return want, false, fmt.Errorf("finding out what target %s hands over: %w", t.ID, err)
+		return want, false, fmt.Errorf("computing the hand-overs of target %s: %w", t.ID, err)
 	}
 	if !change && slices.EqualFunc(handOvers, t.Desired.HandOvers, fleet.HandOver.Equal) {
 		return want, false, nil
@@ -189,15 +191,15 @@ func (st *Reconciler) decideWhole(ctx context.Context, d fleet.Deployment, t fle
 	return want, true, nil
 }
 
-// decide says what a target shall be, and whether that differs from what it is. It is where wrong
-// deletions would begin, so it only ever names whole bundles:
+// decide returns the desired state of a target, and whether it differs from the current one. Wrong deletions
+// would start here, so it only uses complete bundles:
 //
-//	tombstone, detached, agent gone, label missing  as it is
-//	ahead of the server, or from before a restore   as it is, until its source was read anew and is
-//	                                                whole, and for a manual one until a run asks for
+//	tombstone, detached, agent gone, label missing  unchanged
+//	ahead of the server, or from before a restore   unchanged, until its source was read again and is
+//	                                                complete, and for a manual one until a run requests
 //	                                                it; then the next version, with its prune held
-//	nothing chosen or rendered for it               as it is
-//	chosen under another source than is in force    bundle, namespace and policy stay together as they are
+//	nothing chosen or rendered for it               unchanged
+//	chosen under another source than is in force    bundle, namespace, and policy stay together unchanged
 //	else                                            the next version, if anything differs
 func (st *Reconciler) decide(d fleet.Deployment, t fleet.Target, w choice) (fleet.Desired, bool) {
 	if !Attached(t) || Refused(t) {
@@ -222,17 +224,17 @@ func (st *Reconciler) decide(d fleet.Deployment, t fleet.Target, w choice) (flee
 		return as, false
 	}
 	if same {
-		want.Confirmed = t.Desired.Confirmed // for this very bundle
+		want.Confirmed = t.Desired.Confirmed // for exactly this bundle
 	}
 	want.Version = st.planner.Next(Newest(t))
-	// Held until the agent has marked what it holds since the rewind: it may skip states in between.
+	// Held until the agent has marked its objects since the rewind: it may skip states in between.
 	notTaken := t.Observed.Version.Compare(t.Desired.Version) < 0
 	want.HoldPrune = ahead || restored || KeepsPruneHold(t)
 	want.Consent = !want.HoldPrune && st.consented(d, t.Desired, want, notTaken)
 	return want, true
 }
 
-// Attached reports whether a target belongs where it is: only then is it given anything new.
+// Attached reports whether a target is attached: only then does it get new states.
 func Attached(t fleet.Target) bool {
 	return !t.Desired.Tombstone && t.DetachedAt.IsZero() && t.AgentID != ""
 }
@@ -240,29 +242,29 @@ func Attached(t fleet.Target) bool {
 // Refused reports whether the agent of a target lacks a label that its source needs.
 func Refused(t fleet.Target) bool { return t.VariantError != "" }
 
-// alike reports whether two desired states are the same to an agent. The rest of a policy is the
-// server's own business, and the commit only says where a bundle came from first.
+// alike reports whether two desired states are equal for an agent. The rest of a policy only matters to the
+// server, and the commit is only the origin of a bundle.
 func alike(a, b fleet.Desired) bool {
 	return a.Digest == b.Digest && a.Namespace == b.Namespace && a.Detached == b.Detached && a.Tombstone == b.Tombstone &&
 		a.Policy.SameToAgent(b.Policy)
 }
 
-// rewound reports whether the agent of a target has something that the server knows nothing of.
+// rewound reports whether the agent of a target has a state that the server does not know.
 func rewound(t fleet.Target) bool {
 	order := t.Observed.Version.Compare(t.Desired.Version)
 	return order > 0 || (order == 0 && (t.Observed.Sync == fleet.SyncRewound || otherBundle(t)))
 }
 
-// ahead reports whether what an agent says of a target is of a state that this database has not given
-// out: a newer one, one with another bundle, or the end of a target that is to live.
+// ahead reports whether the report of an agent is about a state that this database has not issued: a newer one,
+// one with another bundle, or the end of a target that is not deleted.
 func ahead(t fleet.Target, said fleet.Observed) bool {
 	t.Observed = said
 	return rewound(t) || said.Version == t.Desired.Version &&
 		(said.Sync == fleet.SyncDeleted && !t.Desired.Tombstone || said.Sync == fleet.SyncDetached && !t.Desired.Detached)
 }
 
-// otherBundle reports whether an agent holds another bundle than was given out under the same version: by a
-// database that is no more.
+// otherBundle reports whether an agent has another bundle than the one that was issued with the same version:
+// it comes from a lost database.
 func otherBundle(t fleet.Target) bool {
 	return t.Observed.Sync == fleet.SyncSynced && t.Observed.Digest != "" && t.Desired.Digest != "" && t.Observed.Digest != t.Desired.Digest
 }
@@ -270,15 +272,15 @@ func otherBundle(t fleet.Target) bool {
 // Ahead reports whether the agent of a target is ahead of the server, or may be.
 func (s *Planner) Ahead(t fleet.Target) bool { return rewound(t) || s.restored(t) }
 
-// restored reports whether what is desired of a target is from before a backup was restored. Its agent
-// may be ahead and not have said so yet, and whatever the new epoch gives it is newer than what it has:
-// so the target goes on as one that is ahead does.
+// restored reports whether the desired state of a target is from before the restore of a backup. Its agent may
+// be ahead without having reported it, and every state of the new epoch is newer than what it has: so the
+// target is handled as one that is ahead.
 func (s *Planner) restored(t fleet.Target) bool {
 	return t.Desired.Version != (fleet.Version{}) && t.Desired.Epoch < s.epoch
 }
 
-// Newest is the highest version of a target that anybody has seen: what comes next has to be
-// higher even when the database is older than the cluster.
+// Newest returns the highest version of a target that was ever seen: the next version must be higher even if
+// the database is older than the cluster.
 func Newest(t fleet.Target) fleet.Version {
 	if t.Observed.Version.Compare(t.Desired.Version) > 0 {
 		return t.Observed.Version
@@ -286,29 +288,30 @@ func Newest(t fleet.Target) fleet.Version {
 	return t.Desired.Version
 }
 
-// highestGiven is the highest version of a target that a server can have given out. A restored backup may be
-// older than another restored one, so it counts the epoch of the database even if the target has no version of it.
+// highestGiven returns the highest version of a target that a server can have issued. A restored backup may be
+// older than another restored one, so it uses the epoch of the database even if the target has no version of
+// it.
 func (s *Planner) highestGiven(t fleet.Target) fleet.Version {
 	v := Newest(t)
 	v.Epoch = max(v.Epoch, s.epoch)
 	return v
 }
 
-// choice is what the targets of a deployment shall be, by variant.
+// choice has the chosen bundles of a deployment, by variant.
 type choice struct {
-	chosen  bool                      // false: nothing is chosen, and each keeps what it has
-	idle    bool                      // manual, and no run asks for anything
-	kept    bool                      // it is of a kept revision, for which nothing is rendered any more
-	failed  map[string]string         // variants of a run that could not be rendered: nothing stands in for them
+	chosen  bool                      // false: nothing is chosen, and targets do not change
+	idle    bool                      // manual, without a run
+	kept    bool                      // of a kept revision, for which nothing is rendered any more
+	failed  map[string]string         // variants of a run that could not be rendered: nothing replaces them
 	bundles map[string]fleet.Rendered // of which Commit and Digest count
-	source  int64                     // Deployment.SourceRevision when it was chosen
-	grant   fleet.Grant               // zero when the environment is the tenant's own
-	// terminated says that the run which has chosen it was terminated, see wish.stops.
+	source  int64                     // Deployment.SourceRevision at the time of the choice
+	grant   fleet.Grant               // zero if the environment belongs to the tenant
+	// terminated means that the run that made the choice was terminated, see wish.stops.
 	terminated bool
-	stopped    map[fleet.TargetID]bool // targets that the run still waits for as it is being terminated
+	stopped    map[fleet.TargetID]bool // targets that the terminating run still waits for
 }
 
-// forTarget returns what a target shall be; false when that is not known yet.
+// forTarget returns the bundle of a target; false if it is not known yet.
 func (w choice) forTarget(t fleet.Target) (fleet.Rendered, bool) {
 	if !w.chosen {
 		return fleet.Rendered{Digest: t.Desired.Digest, Commit: t.Desired.Commit}, true
@@ -320,9 +323,9 @@ func (w choice) forTarget(t fleet.Target) (fleet.Rendered, bool) {
 	return bundle, ok
 }
 
-// nearest finds what a target is given whose variant differs from the kept ones in what clusters are capable
-// of only: its cluster may have been upgraded since. That is what it has, if that was kept; else what all of
-// them share. Where they differ, one of another cluster would take objects away that this one needs.
+// nearest returns the bundle of a target whose variant differs from the kept ones only in capabilities: its
+// cluster may have been upgraded. It is the current bundle, if that was kept; otherwise the one that all share.
+// If they differ, the bundle of another cluster would remove objects that this one needs.
 func (w choice) nearest(t fleet.Target) (out fleet.Rendered, ok bool) {
 	want, _, _ := strings.Cut(t.Variant, "@")
 	differ := false
@@ -343,14 +346,14 @@ func (w choice) nearest(t fleet.Target) (out fleet.Rendered, ok bool) {
 	return out, ok
 }
 
-// choose reads what is chosen for d: the pinned revision; for a manual deployment without one, nothing;
-// else the newest that was rendered.
+// choose returns the choice for d: the pinned revision; for a manual deployment without one, nothing; otherwise
+// the newest render.
 func (st *Reconciler) choose(ctx context.Context, d fleet.Deployment) (choice, error) {
 	switch {
 	case d.Pin.Active():
 		revision, err := st.tx.Revisions().Get(ctx, d.TenantID, d.ID, d.Pin.Revision)
 		if errors.Is(err, store.ErrNotFound) {
-			return choice{}, nil // lost: never a reason to change anything
+			return choice{}, nil // lost: never a reason for a change
 		}
 		if err != nil {
 			return choice{}, err

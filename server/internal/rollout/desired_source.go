@@ -6,9 +6,9 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// desired is what a target of d shall be, where bundle is chosen for it. A bundle that was chosen under another source
-// than is in force, by a pin or by the last run of a manual deployment, stays with the namespace and the policy
-// that it came with, until a run, a rollback or a release chooses one under this source.
+// desired returns the desired state of a target of d with the chosen bundle. A bundle that was chosen under
+// another source than the one in force, by a pin or by the last run of a manual deployment, keeps its namespace
+// and its policy, until a run, a rollback, or a release chooses one under this source.
 func (w choice) desired(d fleet.Deployment, t fleet.Target, bundle fleet.Rendered) fleet.Desired {
 	source := w.source
 	if !w.chosen {
@@ -25,8 +25,8 @@ func (w choice) desired(d fleet.Deployment, t fleet.Target, bundle fleet.Rendere
 	}
 }
 
-// sameDesired records that what a target has is what it shall be under the source in force, too. Agents see no
-// difference.
+// sameDesired records that the current state of a target is also the desired one under the source in force.
+// Agents see no difference.
 func (st *Reconciler) sameDesired(ctx context.Context, t *fleet.Target, want fleet.Desired) error {
 	if t.Desired.SourceRevision == want.SourceRevision {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// situation is one combination of everything that decide looks at.
+// situation is one combination of the inputs of decide.
 type situation struct {
 	tombstone, detached, agentGone, labelMissing bool
 	observed                                     string // none, older, equal, rewound, ahead
@@ -18,9 +18,9 @@ type situation struct {
 	bundle                                       string // unknown, empty, same, other
 	edited                                       string // one of edits
 	holdPrune                                    bool
-	restored                                     bool // what is desired is from before a backup was restored
-	firstOfEdit                                  bool // what was rendered is the first of an edited source
-	consented                                    bool // what is desired has the consent of an edit, and something is confirmed of it
+	restored                                     bool // the desired state is from before the restore of a backup
+	firstOfEdit                                  bool // the render is the first of an edited source
+	consented                                    bool // the desired state has the consent of an edit, and a confirmation
 }
 
 var (
@@ -28,7 +28,7 @@ var (
 	now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 )
 
-// edits are what a user may do to the policy of a deployment, by name; the nil ones are done elsewhere.
+// edits are changes of the policy of a deployment by a user, by name; the nil ones are done elsewhere.
 var edits = map[string]func(*fleet.Policy){
 	"": nil, "namespace": nil, "pruneOn": nil,
 	"prune":          func(p *fleet.Policy) { p.Prune = false },
@@ -91,8 +91,7 @@ func (c situation) inputs() (*Reconciler, fleet.Deployment, fleet.Target, choice
 	return st, d, t, w
 }
 
-// expect says in another way than decide what has to come out: "" when nothing may change, else the
-// digest.
+// expect computes the result of decide in another way: "" if nothing may change, otherwise the digest.
 func (c situation) expect() (digest string, hold bool) {
 	if c.tombstone || c.detached || c.agentGone || c.labelMissing {
 		return "", false
@@ -108,7 +107,7 @@ func (c situation) expect() (digest string, hold bool) {
 		return digest, true
 	}
 	if c.restored && (!c.resolved || !c.chosen || c.idle || c.broken) {
-		return "", false // its agent may be ahead, and not have said so yet
+		return "", false // its agent may be ahead without having reported it
 	}
 	forAgent := c.edited != "" && c.edited != "manual" && c.edited != "pruneOnDetach"
 	if digest == "old" && !forAgent {
@@ -117,7 +116,7 @@ func (c situation) expect() (digest string, hold bool) {
 	return digest, c.restored || c.holdPrune && c.observed != "equal"
 }
 
-// consent says when a wanted state has the consent of an edit.
+// consent returns when a wanted state has the consent of an edit.
 func (c situation) consent(digest string, hold bool) bool {
 	switch {
 	case hold:
@@ -153,8 +152,8 @@ func situations(yield func(situation) bool) {
 	}
 }
 
-// Invariant 4, over every combination: nothing is deleted here, nothing that left or is ahead of the
-// server is disturbed, and what comes after a rewind holds its prune.
+// Invariant 4, for every combination: nothing is deleted here, nothing that left or is ahead of the server
+// changes, and the state after a rewind holds its prune.
 func TestDecideOverEveryCombination(t *testing.T) {
 	t.Parallel()
 	n := 0
@@ -196,8 +195,7 @@ func TestDecideOverEveryCombination(t *testing.T) {
 	}
 }
 
-// A rewound target that was given the next version is no longer ahead; it is not given another one
-// before it has answered.
+// A rewound target that got the next version is no longer ahead; it does not get another one before its report.
 func TestDecideGivesARewoundTargetOneVersion(t *testing.T) {
 	t.Parallel()
 	st, d, target, w := situation{observed: "ahead", resolved: true, chosen: true, bundle: "same"}.inputs()
@@ -212,7 +210,7 @@ func TestDecideGivesARewoundTargetOneVersion(t *testing.T) {
 	w.bundles["v"] = fleet.Rendered{Digest: "newer", Commit: "c3"}
 	second, changed := st.decide(d, target, w)
 	if !changed || !second.HoldPrune {
-		t.Fatalf("a commit before the answer lets go of the prune: %+v", second)
+		t.Fatalf("a commit before the report releases the prune: %+v", second)
 	}
 	target.Desired = second
 	target.Observed = fleet.Observed{Version: second.Version, Sync: fleet.SyncSynced}
@@ -222,13 +220,13 @@ func TestDecideGivesARewoundTargetOneVersion(t *testing.T) {
 	}
 }
 
-func TestHolding(t *testing.T) {
+func TestSuspensionCause(t *testing.T) {
 	t.Parallel()
-	if got := DescribeSuspension("it", fleet.Suspension{}); got != "" {
-		t.Errorf("not suspended reads %q", got)
+	if got := SuspensionCause(fleet.ReasonSuspended, "it", fleet.Suspension{}); !got.IsZero() {
+		t.Errorf("not suspended is %+v", got)
 	}
-	got := DescribeSuspension("it", fleet.Suspension{At: now, By: "ada", Reason: "audit"})
-	if want := "it is suspended by ada since 2026-01-02T03:04:05Z: audit"; got != want {
-		t.Errorf("got %q", got)
+	got := SuspensionCause(fleet.ReasonSuspended, "it", fleet.Suspension{At: now, By: "ada", Reason: "audit"})
+	if want := (fleet.Cause{Reason: fleet.ReasonSuspended, Message: "it is suspended by ada since 2026-01-02T03:04:05Z: audit"}); got != want {
+		t.Errorf("got %+v", got)
 	}
 }

@@ -12,21 +12,22 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// HandOvers finds out, within one transaction, which objects that a target loses other deployments on the same
-// agent want. The agent keeps these objects until they are taken over, so that an object which moves from one
-// deployment to another is never deleted in between, whatever the order in which the targets are written, sent
-// and applied:
+// HandOvers determines, within one transaction, which lost objects of a target other deployments on the same
+// agent want. The agent keeps these objects until they are taken over, so that an object that moves from one
+// deployment to another is never deleted in between, independent of the order in which the targets are written,
+// sent, and applied:
 //
-//	a deployment that is written in the same step, or later for the same commit, wants it   NotTaken
-//	a target on the agent that is not in sync wants it, or would if nothing held it back    NotTaken
+//	a deployment that is written in the same step, or later for the same commit, wants it   HandOverPending
+//	a target on the agent that is not in sync wants it, or would if it were not held back   HandOverPending
 //	a deployment could not be evaluated at the commit that removes it                       NotEvaluated
 //	the commit was not evaluated for every deployment yet                                   CommitNotEvaluated
 //
-// What was kept before is kept for as long as one of these is true.
+// Kept objects stay kept while one of these is true.
 type HandOvers struct {
 	planner *Planner
 	tx      store.Tx
 	scope   *CommitScope
+	holds   *Suspensions
 
 	unsettled map[fleet.AgentID][]store.UnsettledTarget
 	targets   map[fleet.DeploymentID][]fleet.Target // of deployments in scope
@@ -40,21 +41,21 @@ type refKey struct {
 	revision   string
 }
 
-// NewHandOvers makes the hand-overs of one transaction. scope is what is known of the other deployments of the commit; it
-// may be nil.
+// NewHandOvers returns the hand-overs of one transaction. scope has what is known of the other deployments of
+// the commit; it may be nil.
 func NewHandOvers(s *Planner, tx store.Tx, scope *CommitScope) *HandOvers {
 	if scope == nil {
 		scope = &CommitScope{}
 	}
 	return &HandOvers{
-		planner: s, tx: tx, scope: scope,
+		planner: s, tx: tx, scope: scope, holds: NewSuspensions(tx),
 		unsettled: map[fleet.AgentID][]store.UnsettledTarget{}, targets: map[fleet.DeploymentID][]fleet.Target{},
 		broken: map[fleet.RepositoryID][]fleet.Deployment{}, refs: map[refKey]store.EvaluatedRef{},
 		files: map[fleet.RepositoryID]map[fleet.AgentID]bool{},
 	}
 }
 
-// Of returns what t hands over when it becomes want.
+// Of returns the hand-overs of t when it becomes want.
 func (h *HandOvers) Of(ctx context.Context, t fleet.Target, want fleet.Desired) ([]fleet.HandOver, error) {
 	gone, err := h.lost(ctx, t, want)
 	if err != nil || gone.none() || t.AgentID == "" {
@@ -72,7 +73,7 @@ func (h *HandOvers) Of(ctx context.Context, t fleet.Target, want fleet.Desired) 
 		}
 		broken = slices.Concat(broken, missed)
 		if file != "" && file != h.scope.Pending {
-			out = append(out, fleet.HandOver{Reason: fleet.HandOverCommitNotEvaluated, Repository: file})
+			out = append(out, fleet.HandOver{Reason: fleet.ReasonCommitNotEvaluated, Repository: file})
 		}
 	}
 	unevaluated, err := h.unevaluated(ctx, t, gone, broken)
@@ -87,7 +88,7 @@ func (h *HandOvers) Of(ctx context.Context, t fleet.Target, want fleet.Desired) 
 	return bounded(out), nil
 }
 
-// lost is what t no longer has when it becomes want, and what it hands over already.
+// lost returns what t loses when it becomes want, and what it already hands over.
 func (h *HandOvers) lost(ctx context.Context, t fleet.Target, want fleet.Desired) (lostObjects, error) {
 	out := lostObjects{names: map[string]bool{}}
 	for _, was := range t.Desired.HandOvers {
@@ -101,7 +102,7 @@ func (h *HandOvers) lost(ctx context.Context, t fleet.Target, want fleet.Desired
 		return out, nil
 	}
 	if t.Desired.Digest == "" && t.Observed.Version != (fleet.Version{}) {
-		out.all = true // it was let go and comes back: its agent may not have heard of that, and have anything
+		out.all = true // it was detached and is attached again: its agent may not know that, and may have any object
 	}
 	before, err := h.planner.objectNames(ctx, h.tx, t.TenantID, store.PlacedBundle{Digest: t.Desired.Digest, Namespace: t.Desired.Namespace})
 	if errors.Is(err, errNoBundle) {
@@ -126,8 +127,8 @@ func (h *HandOvers) lost(ctx context.Context, t fleet.Target, want fleet.Desired
 	return out, nil
 }
 
-// wanted lists the deployments that want any of what t has lost.
-// When a user has deleted t's deployment, a dry run of another one is no reason to keep anything.
+// wanted lists the deployments that want any of the lost objects of t. If a user deleted the deployment of t, a
+// dry run of another one keeps nothing.
 func (h *HandOvers) wanted(ctx context.Context, t fleet.Target, gone lostObjects, deleted bool) ([]fleet.HandOver, error) {
 	byTaker := map[fleet.DeploymentID]*fleet.HandOver{}
 	take := func(id fleet.DeploymentID, deployment string, objects []string) {
@@ -135,7 +136,7 @@ func (h *HandOvers) wanted(ctx context.Context, t fleet.Target, gone lostObjects
 			return
 		}
 		if byTaker[id] == nil {
-			byTaker[id] = &fleet.HandOver{Reason: fleet.HandOverNotTaken, To: id, Deployment: deployment}
+			byTaker[id] = &fleet.HandOver{Reason: fleet.ReasonHandOverPending, To: id, Deployment: deployment}
 		}
 		byTaker[id].Objects = append(byTaker[id].Objects, objects...)
 	}
@@ -175,9 +176,9 @@ func (h *HandOvers) wanted(ctx context.Context, t fleet.Target, gone lostObjects
 	return out, nil
 }
 
-// missed lists the deployments that cannot be evaluated, and could have taken objects over by a commit that t has not come
-// to before: because it was held back, was broken itself, or was not written with the others. file is the repository of t if
-// the configuration of its agent there cannot be used: nobody knows what that declares.
+// missed lists the deployments that cannot be evaluated, and could have taken objects over by a commit that is
+// new for t: because t was held back, was broken itself, or was not written with the others. file is the
+// repository of t if the configuration of its agent there cannot be used: its declarations are unknown.
 func (h *HandOvers) missed(ctx context.Context, t fleet.Target) (list []fleet.Deployment, file fleet.RepositoryID, err error) {
 	d, err := h.tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
 	if err != nil {
@@ -241,12 +242,12 @@ func (h *HandOvers) brokenIn(ctx context.Context, d fleet.Deployment) ([]fleet.D
 	return broken, nil
 }
 
-// evaluated reports whether a deployment was evaluated at the newest commit that its worker has come to.
+// evaluated reports whether a deployment was evaluated at the newest commit of its worker.
 func (h *HandOvers) evaluated(ctx context.Context, d fleet.Deployment) (bool, error) {
 	if h.scope.whole[d.ID] {
 		return true, nil
 	}
-	if d.Rendered.At.IsZero() || d.PendingSpec != 0 || SourceError(d) != "" {
+	if d.Rendered.At.IsZero() || d.PendingSpecRevision != 0 || SourceError(d) != "" {
 		return false, nil
 	}
 	key := refKey{d.RepositoryID, d.Source.Revision}
@@ -261,12 +262,12 @@ func (h *HandOvers) evaluated(ctx context.Context, d fleet.Deployment) (bool, er
 	return !slices.Contains(ref.Except, d.ID), nil
 }
 
-// unevaluated lists the deployments of which nobody knows whether they want what t has lost: of those that could not be
-// evaluated the ones on its agent, and what it waits for already.
+// unevaluated lists the deployments that may want lost objects of t: of those that could not be evaluated the
+// ones on its agent, and what it waits for already.
 func (h *HandOvers) unevaluated(ctx context.Context, t fleet.Target, gone lostObjects, broken []fleet.Deployment) ([]fleet.HandOver, error) {
 	var out []fleet.HandOver
 	if h.scope.Pending != "" {
-		out = append(out, fleet.HandOver{Reason: fleet.HandOverCommitNotEvaluated, Repository: h.scope.Pending})
+		out = append(out, fleet.HandOver{Reason: fleet.ReasonCommitNotEvaluated, Repository: h.scope.Pending})
 	}
 	known := map[fleet.DeploymentID]bool{t.DeploymentID: true}
 	for _, d := range broken {
@@ -275,7 +276,7 @@ func (h *HandOvers) unevaluated(ctx context.Context, t fleet.Target, gone lostOb
 			return nil, err
 		}
 		if on && !known[d.ID] {
-			out = append(out, fleet.HandOver{Reason: fleet.HandOverNotEvaluated, To: d.ID, Deployment: d.Name, Objects: gone.list()})
+			out = append(out, fleet.HandOver{Reason: fleet.ReasonNotEvaluated, To: d.ID, Deployment: d.Name, Objects: gone.list()})
 			known[d.ID] = true
 		}
 	}
@@ -298,16 +299,16 @@ func (h *HandOvers) unevaluated(ctx context.Context, t fleet.Target, gone lostOb
 	return out, nil
 }
 
-// still reports whether nobody knows yet what t waits to hear of.
+// still reports whether the cause that t waits for is still unknown.
 func (h *HandOvers) still(ctx context.Context, t fleet.Target, was fleet.HandOver) (bool, error) {
 	switch was.Reason {
-	case fleet.HandOverCommitNotEvaluated:
+	case fleet.ReasonCommitNotEvaluated:
 		if was.Repository == h.scope.Pending {
-			return false, nil // said anew
+			return false, nil // determined again
 		}
 		misread, err := h.misread(ctx, t, was.Repository)
 		return misread || was.Repository != h.scope.Evaluated, err
-	case fleet.HandOverNotEvaluated:
+	case fleet.ReasonNotEvaluated:
 	default:
 		return false, nil
 	}
@@ -326,7 +327,7 @@ func (h *HandOvers) still(ctx context.Context, t fleet.Target, was fleet.HandOve
 	return !known, err
 }
 
-// coming lists what the deployments of the commit that is being written want of what t has lost.
+// coming lists which lost objects of t the deployments of the commit that is being written want.
 func (h *HandOvers) coming(ctx context.Context, t fleet.Target, gone lostObjects) ([]comingObjects, error) {
 	var out []comingObjects
 	for _, c := range h.scope.among(gone) {
@@ -370,7 +371,8 @@ func (h *HandOvers) isBeside(ctx context.Context, t fleet.Target, id fleet.Deplo
 	return slices.ContainsFunc(targets, func(o fleet.Target) bool { return o.AgentID == t.AgentID && Attached(o) }), err
 }
 
-// Refresh finds out anew what targets hand over that wait for something which has changed.
+// Refresh updates the hand-overs of targets that wait for something that has changed. Those of suspended
+// deployments are updated when they are resumed: an object that is no longer kept is deleted.
 func (h *HandOvers) Refresh(ctx context.Context, tenant fleet.TenantID, changed func(fleet.HandOver) bool) error {
 	targets, err := h.tx.Targets().HandingOver(ctx, tenant)
 	if err != nil {
@@ -384,7 +386,12 @@ func (h *HandOvers) Refresh(ctx context.Context, tenant fleet.TenantID, changed 
 		}
 		now, err := h.Of(ctx, t, t.Desired)
 		if err != nil {
-			return fmt.Errorf("finding out what target %s hands over: %w", t.ID, err)
+			return fmt.Errorf("computing the hand-overs of target %s: %w", t.ID, err)
+		}
+		if suspended, err := h.isSuspended(ctx, t); err != nil {
+			return err
+		} else if suspended {
+			continue
 		}
 		if err := h.set(ctx, t, now); err != nil {
 			return err
@@ -393,7 +400,20 @@ func (h *HandOvers) Refresh(ctx context.Context, tenant fleet.TenantID, changed 
 	return nil
 }
 
-// set writes what t hands over, if that is something else than it was.
+// isSuspended reports whether an attached target may not get a new state. The end of a target is explicit.
+func (h *HandOvers) isSuspended(ctx context.Context, t fleet.Target) (bool, error) {
+	if !Attached(t) {
+		return false, nil
+	}
+	d, err := h.tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
+	if err != nil {
+		return false, fmt.Errorf("reading the deployment of target %s: %w", t.ID, err)
+	}
+	cause, err := h.holds.Of(ctx, d)
+	return !cause.IsZero(), err
+}
+
+// set writes the hand-overs of t, if they changed.
 func (h *HandOvers) set(ctx context.Context, t fleet.Target, now []fleet.HandOver) error {
 	if slices.EqualFunc(t.Desired.HandOvers, now, fleet.HandOver.Equal) {
 		return nil
@@ -403,7 +423,8 @@ func (h *HandOvers) set(ctx context.Context, t fleet.Target, now []fleet.HandOve
 	return h.tx.Targets().SetDesired(ctx, t.TenantID, t.ID, want)
 }
 
-// KeepAll has the targets of a deployment that goes keep everything until the commit is evaluated that makes it go.
+// KeepAll lets the targets of a deployment that is being removed keep everything until the commit that removes
+// it is evaluated.
 func (h *HandOvers) KeepAll(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) error {
 	targets, err := h.tx.Targets().OfDeployment(ctx, tenant, id)
 	if err != nil {
@@ -424,7 +445,7 @@ func (h *HandOvers) KeepAll(ctx context.Context, tenant fleet.TenantID, id fleet
 	return nil
 }
 
-// bounded keeps the list within what a frame may hold: beyond that everything that has left the target is kept.
+// bounded keeps the list within the limit of a frame: above it, everything that left the target is kept.
 func bounded(list []fleet.HandOver) []fleet.HandOver {
 	if len(list) > wire.MaxHandOvers {
 		list = list[:wire.MaxHandOvers]

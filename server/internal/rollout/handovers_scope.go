@@ -13,15 +13,15 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// lostObjects is what a target no longer has.
+// lostObjects are the objects that a target loses.
 type lostObjects struct {
-	names map[string]bool // as ObjectRef.String, in every reading of manifest.Claims
-	all   bool            // and more that nobody can name: everything that leaves
+	names map[string]bool // as ObjectRef.String, in every form of manifest.Claims
+	all   bool            // and unknown others: everything that leaves
 }
 
 func (l lostObjects) none() bool { return len(l.names) == 0 && !l.all }
 
-// list is the names, sorted; nil when everything is lost.
+// list returns the names, sorted; nil if everything is lost.
 func (l lostObjects) list() []string {
 	if l.all {
 		return nil
@@ -56,28 +56,28 @@ type CommitScope struct {
 	Pending fleet.RepositoryID
 	// evaluated is the repository whose deployments have all been evaluated.
 	Evaluated fleet.RepositoryID
-	// previous has the commits at which deployments were evaluated before, with all that follows from it written. Not nil
-	// while a worker writes a commit.
+	// previous has the commits at which deployments were evaluated and committed before. Not nil while a worker
+	// writes a commit.
 	Previous map[fleet.DeploymentID]string
-	// newest has, by deployment and variant, the digests that were newest before the commit, of deployments whose sources
-	// could be used then.
+	// newest has, by deployment and variant, the digests that were newest before the commit, of deployments
+	// whose sources were usable then.
 	newest map[fleet.DeploymentID]map[string]string
-	// looked has the deployments that were evaluated at the commit, whole.
+	// looked has the deployments that were completely evaluated at the commit.
 	whole map[fleet.DeploymentID]bool
 
 	comes []comingObjects
 	index map[string][]int // of comes, by the name of an object
 }
 
-// comingObjects is what one variant of a deployment wants.
+// comingObjects are the objects that one variant of a deployment wants.
 type comingObjects struct {
 	deployment fleet.DeploymentID
 	name       string
-	variant    string // "" is every target of it
+	variant    string // "" means every target
 	objects    []string
 }
 
-// Add notes what one variant of a deployment wants from the commit on: the objects of a packed bundle.
+// Add records what one variant of a deployment wants from the commit on: the objects of a packed bundle.
 func (c *CommitScope) Add(d fleet.Deployment, variant, digest string, content []byte) error {
 	objects, err := Objects(digest, content)
 	if err != nil {
@@ -96,7 +96,7 @@ func (c *CommitScope) Add(d fleet.Deployment, variant, digest string, content []
 	return nil
 }
 
-// MarkEvaluated notes a deployment that was evaluated at the commit, whole.
+// MarkEvaluated records a deployment that was completely evaluated at the commit.
 func (c *CommitScope) MarkEvaluated(id fleet.DeploymentID) {
 	if c.whole == nil {
 		c.whole = map[fleet.DeploymentID]bool{}
@@ -104,10 +104,10 @@ func (c *CommitScope) MarkEvaluated(id fleet.DeploymentID) {
 	c.whole[id] = true
 }
 
-// IsEvaluated reports whether a deployment was evaluated at the commit, whole.
+// IsEvaluated reports whether a deployment was completely evaluated at the commit.
 func (c *CommitScope) IsEvaluated(id fleet.DeploymentID) bool { return c.whole[id] }
 
-// SetNewest notes which bundles of a deployment, by variant, were newest before the commit is written.
+// SetNewest records which bundles of a deployment, by variant, were newest before the commit is written.
 func (c *CommitScope) SetNewest(id fleet.DeploymentID, digests map[string]string) {
 	if c.newest == nil {
 		c.newest = map[fleet.DeploymentID]map[string]string{}
@@ -115,13 +115,13 @@ func (c *CommitScope) SetNewest(id fleet.DeploymentID, digests map[string]string
 	c.newest[id] = digests
 }
 
-// upToDate reports whether a target had what was newest for it until the commit that is being written.
+// upToDate reports whether a target had its newest bundle until the commit that is being written.
 func (c *CommitScope) upToDate(t fleet.Target) bool {
 	digest, ok := c.newest[t.DeploymentID][t.Variant]
 	return ok && digest == t.Desired.Digest
 }
 
-// among returns what the deployments want of what is lost.
+// among returns which lost objects the deployments want.
 func (c *CommitScope) among(gone lostObjects) []comingObjects {
 	found := map[int][]string{}
 	if gone.all {
@@ -146,15 +146,14 @@ func (c *CommitScope) among(gone lostObjects) []comingObjects {
 	return out
 }
 
-// names remembers which objects bundles hold. Bundles never change. It forgets everything when it is full: what it
-// saves is only work.
+// names caches the objects of bundles, which never change. It drops everything when it is full.
 type names struct {
 	mu     sync.Mutex
 	known  map[string]map[string]bool
 	amount int
 }
 
-// maxNames bounds how many names of objects are remembered: about 100 bytes each.
+// maxNames limits the cached names of objects: about 100 bytes each.
 const maxNames = 200_000
 
 func (n *names) get(key string) (map[string]bool, bool) {
@@ -174,10 +173,11 @@ func (n *names) put(key string, found map[string]bool) {
 	n.amount += len(found)
 }
 
-// errNoBundle says that nobody can tell what a bundle holds.
+// errNoBundle means that the objects of a bundle are unknown.
 var errNoBundle = errors.New("the bundle cannot be read")
 
-// objectNames names the objects of a bundle, in every reading of manifest.Claims. Nobody changes the result.
+// objectNames returns the names of the objects of a bundle, in every form of manifest.Claims. The result must
+// not be changed.
 func (s *Planner) objectNames(ctx context.Context, tx store.Tx, tenant fleet.TenantID, bundle store.PlacedBundle) (map[string]bool, error) {
 	if bundle.Digest == "" {
 		return nil, nil

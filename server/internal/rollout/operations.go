@@ -8,8 +8,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// finishOperation ends an operation: completed when problem is "", else failed because of it. One
-// that is done already, or forgotten, stays as it is.
+// finishOperation ends an operation: completed if problem is "", otherwise failed. An operation that is done or
+// deleted does not change.
 func (s *Planner) finishOperation(ctx context.Context, tx store.Tx, tenant fleet.TenantID, id fleet.OperationID, problem string) error {
 	if id == "" {
 		return nil
@@ -25,7 +25,7 @@ func (s *Planner) finishOperation(ctx context.Context, tx store.Tx, tenant fleet
 	return err
 }
 
-// FinishOperationsOf ends every operation of a resource with an action that is not done.
+// FinishOperationsOf ends every open operation of a resource with an action.
 func (s *Planner) FinishOperationsOf(ctx context.Context, tx store.Tx, tenant fleet.TenantID, resource, action, problem string) error {
 	const enough = 50
 	operations, err := tx.Operations().OfResource(ctx, tenant, resource, enough)

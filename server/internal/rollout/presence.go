@@ -9,7 +9,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// PresenceOf reads the connections of the agents of targets, which may be other tenants'.
+// PresenceOf reads the connections of the agents of targets, which may belong to other tenants.
 func PresenceOf(ctx context.Context, tx store.Tx, targets []fleet.Target) (map[fleet.AgentID][]fleet.Connection, error) {
 	agents := map[fleet.AgentID]bool{}
 	for _, t := range targets {
@@ -21,9 +21,8 @@ func PresenceOf(ctx context.Context, tx store.Tx, targets []fleet.Target) (map[f
 	return GroupConnections(connections), err
 }
 
-// PresenceBy is the presence of an agent whose connections these are: it is there while a replica is
-// that leads. One that waits says nothing of the cluster: it was last heard of, as a leader, when it
-// came to wait.
+// PresenceBy returns the presence of an agent with these connections: it is connected while a leading replica
+// is. A standby says nothing about the cluster: it was last seen, as a leader, when it became a standby.
 func PresenceBy(connections []fleet.Connection) fleet.Presence {
 	var p fleet.Presence
 	for _, c := range connections {
@@ -39,7 +38,7 @@ func PresenceBy(connections []fleet.Connection) fleet.Presence {
 	return p
 }
 
-// HaveNeverConnected says of n agents that they have never connected.
+// HaveNeverConnected returns the text that n agents have never connected.
 func HaveNeverConnected(n int) string {
 	if n == 1 {
 		return " has never connected"

@@ -11,8 +11,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// grant is the one by which the targets exist, and its zero value when none is needed. A deployment has
-// one environment, and so one grant.
+// grant returns the grant of the targets, or its zero value if none is needed. A deployment has one
+// environment, and so one grant.
 func (st *Reconciler) grant(ctx context.Context, d fleet.Deployment, targets []fleet.Target) (fleet.Grant, error) {
 	for _, t := range targets {
 		if t.GrantID == "" || !Attached(t) {
@@ -27,7 +27,7 @@ func (st *Reconciler) grant(ctx context.Context, d fleet.Deployment, targets []f
 	return fleet.Grant{}, nil
 }
 
-// Refusal says which object of a bundle is beyond limits, and why; "" when none is.
+// Refusal returns which object of a bundle is beyond limits, and why, or "".
 func (s *Planner) Refusal(ctx context.Context, tx store.Tx, d fleet.Deployment, digest string, limits fleet.Limits) (string, error) {
 	if limits.None() {
 		return "", nil
@@ -50,7 +50,7 @@ func (s *Planner) Refusal(ctx context.Context, tx store.Tx, d fleet.Deployment, 
 }
 
 // BeyondLimits finds the first object that limits do not allow. A kind that only a cluster knows counts as
-// one with namespaces here; the agent, which can ask, refuses it when it has none.
+// namespaced here; the agent refuses it if it is not.
 func BeyondLimits(set *manifest.Set, namespace string, limits fleet.Limits) string {
 	for _, o := range set.Objects() {
 		ref := o.Ref
@@ -65,9 +65,9 @@ func BeyondLimits(set *manifest.Set, namespace string, limits fleet.Limits) stri
 	return ""
 }
 
-// noteRefusal shows or takes back a refusal. It leaves other source errors alone: they come first.
+// noteRefusal sets or clears a refusal. It does not change other source errors, which come first.
 func (st *Reconciler) noteRefusal(ctx context.Context, d *fleet.Deployment, granted bool, refusal string) error {
-	ours := d.SourceReason == fleet.ReasonGrantViolation // it comes and goes with the limits, not with the content of Git
+	ours := d.SourceReason == fleet.ReasonGrantViolation // it depends on the limits, not on the content of Git
 	if d.SourceError == refusal || (d.SourceError != "" && !ours) || (refusal == "" && !granted && d.EnvironmentTenant != d.TenantID) {
 		return nil
 	}
@@ -87,8 +87,7 @@ func (st *Reconciler) noteRefusal(ctx context.Context, d *fleet.Deployment, gran
 	})
 }
 
-// memo remembers what was found out about bundles, which never change. It forgets everything when
-// it is full: what it saves is only work.
+// memo caches results about bundles, which never change. It drops everything when it is full.
 type memo struct {
 	mu    sync.Mutex
 	found map[string]string
@@ -112,7 +111,7 @@ func (m *memo) put(key, value string) {
 	m.found[key] = value
 }
 
-// SourceError is the source error of d as far as the source has to do with it.
+// SourceError returns the source error of d that is caused by the source.
 func SourceError(d fleet.Deployment) string {
 	if d.SourceReason == fleet.ReasonGrantViolation {
 		return ""

@@ -8,7 +8,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Repin keeps a deployment where it is when it becomes manual, and lets it follow its source when it
+// Repin keeps a deployment at its revision when it becomes manual, and lets it follow its source when it
 // becomes automated.
 func (s *Planner) Repin(ctx context.Context, tx store.Tx, by string, was fleet.Deployment, d *fleet.Deployment) error {
 	switch {
@@ -20,9 +20,9 @@ func (s *Planner) Repin(ctx context.Context, tx store.Tx, by string, was fleet.D
 	case was.Pin.Active():
 		return nil
 	}
-	// While something holds it, its targets may be behind what is newest, and stay so.
+	// While it is held, its targets may have an older revision, and keep it.
 	held, err := SuspendedBy(ctx, tx, was)
-	if err != nil || held != "" {
+	if err != nil || !held.IsZero() {
 		return err
 	}
 	kept, err := tx.Revisions().List(ctx, d.TenantID, d.ID, store.Whole())
@@ -39,10 +39,10 @@ func (s *Planner) Repin(ctx context.Context, tx store.Tx, by string, was fleet.D
 			return nil
 		}
 	}
-	return nil // without a pin each target keeps what it has
+	return nil // without a pin, targets do not change
 }
 
-// bundlesOf is what a deployment that follows its source has newest, by variant.
+// bundlesOf returns the newest bundles of a deployment that follows its source, by variant.
 func bundlesOf(ctx context.Context, tx store.Tx, d fleet.Deployment) (map[string]string, error) {
 	if !d.Varies() {
 		return map[string]string{"": d.Rendered.Digest}, nil

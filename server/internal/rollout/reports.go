@@ -10,9 +10,9 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
-// Report writes what agents said, all in one transaction and with a few statements per tenant. What is
-// not about a target of the agent is passed over; what says nothing new writes nothing. An agent that is
-// ahead of the server is heard of here too: one that polls says what it has in no other way.
+// Report writes reports of agents, all in one transaction and with a few statements per tenant. It skips
+// reports about targets of other agents; reports without changes write nothing. It also detects agents that are
+// ahead of the server: polling agents report their state in no other way.
 func (s *Planner) Report(ctx context.Context, batch []AgentReports) error {
 	return s.store.Update(ctx, func(tx store.Tx) error {
 		targets, err := standingsOf(ctx, tx, batch)
@@ -40,7 +40,7 @@ func (s *Planner) Report(ctx context.Context, batch []AgentReports) error {
 	})
 }
 
-// standings are targets that agents speak of: they say whose they are.
+// standings returns the targets of reports, with their tenants.
 type standings map[fleet.TargetID]*store.Standing
 
 func standingsOf(ctx context.Context, tx store.Tx, batch []AgentReports) (standings, error) {
@@ -67,7 +67,7 @@ func standingsOf(ctx context.Context, tx store.Tx, batch []AgentReports) (standi
 	return out, err
 }
 
-// standing is a target of which no more is known than that.
+// standing returns a target with only the fields of a standing.
 func standing(s store.Standing) fleet.Target {
 	return fleet.Target{
 		ID: s.ID, TenantID: s.TenantID, DeploymentID: s.DeploymentID, DeploymentName: s.DeploymentName, AgentID: s.AgentID, Observed: s.Observed,
@@ -76,7 +76,7 @@ func standing(s store.Standing) fleet.Target {
 	}
 }
 
-// byTenant is a batch by the tenants of the targets: those of the deployments, not of the agents.
+// byTenant groups a batch by the tenants of the targets: those of the deployments, not of the agents.
 type byTenant struct {
 	tenants []fleet.TenantID
 	reports map[fleet.TenantID][]store.AgentReport
@@ -101,23 +101,23 @@ func (s *Planner) sortReports(batch []AgentReports, targets standings) byTenant 
 	return out
 }
 
-// understood is a report as it is to be kept.
+// understood returns a report in the form that is stored.
 func (s *Planner) understood(t fleet.Target, r store.Report) store.Report {
 	o := &r.Observed
 	if o.Sync == fleet.SyncDetached && len(r.Objects) == 0 {
-		r.Full = false // it knows of none any more: what is listed stays listed
+		r.Full = false // the agent has no objects any more: listed ones stay listed
 	}
 	switch {
 	case !o.Plausible(s.highestGiven(t)):
-		// Kept under the version that is known: see refuseVersion.
+		// Stored with the known version: see refuseVersion.
 		o.Sync, o.Health, o.Message = fleet.SyncFailed, fleet.HealthUnknown, refusedVersion(o.Version, s.highestGiven(t))
 		o.Version, o.Digest = t.Observed.Version, t.Observed.Digest
 	case t.Desired.Tombstone || t.Desired.Detached:
 	case ahead(t, *o):
-		// In sync with what, only the agent knows.
+		// Only the agent knows its state.
 		o.Sync, o.Message = fleet.SyncRewound, rewoundMessage+wording.Suffix(said(o.Message))
 	case o.Sync == fleet.SyncRewound:
-		o.Sync, o.Message = fleet.SyncPending, "" // what the server has for it is newer already
+		o.Sync, o.Message = fleet.SyncPending, "" // the server already has a newer state for it
 	}
 	return r
 }
@@ -129,7 +129,7 @@ func said(message string) string {
 	return "it says: " + message
 }
 
-// reportsOf writes what was said of the targets of one tenant, and does what follows from it.
+// reportsOf writes the reports about the targets of one tenant, and handles the consequences.
 func (s *Planner) reportsOf(
 	ctx context.Context, tx store.Tx, tenant fleet.TenantID, reports []store.AgentReport, targets standings,
 ) error {
@@ -152,7 +152,7 @@ func (s *Planner) reportsOf(
 	if len(due) == 0 {
 		return nil
 	}
-	// What follows is decided on all of a target, as it is now.
+	// Consequences depend on the complete, current target.
 	whole, err := tx.Targets().List(ctx, tenant, due)
 	if err != nil {
 		return err
@@ -167,7 +167,7 @@ func (s *Planner) reportsOf(
 	return nil
 }
 
-// consequence is what a report leads to beside being kept.
+// consequence is what follows from a report.
 type consequence int
 
 const (
@@ -177,7 +177,7 @@ const (
 	mayBeAwaited // by a run, or by a deletion
 )
 
-// consequenceOf says what follows from what is said now of a target, which is as it was before.
+// consequenceOf returns the consequence of a report about a target, which is in its previous state.
 func consequenceOf(t fleet.Target, now fleet.Observed, awaited bool) consequence {
 	news := ahead(t, now) && !ahead(t, t.Observed)
 	t.Observed = now
@@ -192,7 +192,7 @@ func consequenceOf(t fleet.Target, now fleet.Observed, awaited bool) consequence
 	return noConsequence
 }
 
-// conclude does what follows from what is said now of a target.
+// conclude handles the consequence of a report.
 func (s *Planner) conclude(ctx context.Context, tx store.Tx, t fleet.Target, now fleet.Observed, awaited bool) error {
 	what := consequenceOf(t, now, awaited)
 	t.Observed = now
@@ -207,8 +207,8 @@ func (s *Planner) conclude(ctx context.Context, tx store.Tx, t fleet.Target, now
 	return nil
 }
 
-// relayEvent files an event where the people are whom it concerns: with the deployment's tenant, or
-// with the agent's when it is about the agent itself.
+// relayEvent stores an event in the affected tenant: that of the deployment, or that of the agent if it is
+// about the agent itself.
 func relayEvent(ctx context.Context, tx store.Tx, agent fleet.Agent, t *store.Standing, e fleet.Event) error {
 	e.TenantID, e.Agent, e.Deployment = agent.TenantID, agent.Name, ""
 	if t != nil {

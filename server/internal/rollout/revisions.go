@@ -8,7 +8,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// KeepRevision records that d was rendered whole, so that it can be gone back to.
+// KeepRevision stores a complete render of d for rollbacks.
 func (s *Planner) KeepRevision(ctx context.Context, tx store.Tx, d fleet.Deployment, commit string, bundles map[string]string) (fleet.Revision, error) {
 	r := fleet.Revision{Commit: commit, RenderedAt: s.cfg.Now(), Bundles: bundles}
 	var err error
@@ -18,7 +18,7 @@ func (s *Planner) KeepRevision(ctx context.Context, tx store.Tx, d fleet.Deploym
 	return r, nil
 }
 
-// KeptBundle returns what a target would have at a kept revision; false when the revision holds nothing for it.
+// KeptBundle returns the bundle of a target at a kept revision; false if the revision has none for it.
 func KeptBundle(r fleet.Revision, t fleet.Target) (fleet.Rendered, bool) {
 	return choiceOfRevision(r).forTarget(t)
 }

@@ -14,7 +14,7 @@ import (
 
 // Supersede terminates runs because another one replaces them.
 func (s *Planner) Supersede(ctx context.Context, tx store.Tx, replaced []fleet.SyncRun, by fleet.SyncRun) error {
-	why := fmt.Sprintf("superseded by rollback run %d to revision %d, started by %s", by.Seq, by.Kept, by.By)
+	why := fleet.Cause{Reason: fleet.ReasonSuperseded, Message: fmt.Sprintf("superseded by rollback run %d to revision %d, started by %s", by.Seq, by.Kept, by.By)}
 	st := s.NewReconciler(tx)
 	for _, run := range replaced {
 		if err := st.FinishRun(ctx, run, fleet.RunTerminated, why); err != nil {
@@ -25,7 +25,7 @@ func (s *Planner) Supersede(ctx context.Context, tx store.Tx, replaced []fleet.S
 }
 
 // EndRuns terminates the runs of a deployment that is being deleted.
-func (s *Planner) EndRuns(ctx context.Context, tx store.Tx, d fleet.Deployment, why string) error {
+func (s *Planner) EndRuns(ctx context.Context, tx store.Tx, d fleet.Deployment, why fleet.Cause) error {
 	open, err := tx.Runs().Open(ctx, d.TenantID, d.ID)
 	if err != nil {
 		return err
@@ -39,8 +39,8 @@ func (s *Planner) EndRuns(ctx context.Context, tx store.Tx, d fleet.Deployment, 
 	return nil
 }
 
-// ExpireRuns fails the runs that have waited for their targets for too long: the backstop for agents
-// that never come back.
+// ExpireRuns fails the runs that have waited too long for their targets: the fallback for agents that never
+// return.
 func (s *Planner) ExpireRuns(ctx context.Context) error {
 	deadline := s.cfg.Now().Add(-s.runTimeout())
 	var late []fleet.SyncRun
@@ -54,7 +54,7 @@ func (s *Planner) ExpireRuns(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("looking for sync runs that wait too long: %w", err)
+		return fmt.Errorf("searching for expired sync runs: %w", err)
 	}
 	for _, run := range late {
 		if err := s.expire(ctx, run, deadline); err != nil {
@@ -82,8 +82,8 @@ func (s *Planner) expire(ctx context.Context, run fleet.SyncRun, deadline time.T
 		if err != nil {
 			return err
 		}
-		message := fmt.Sprintf("%s did not answer within %s, and %d failed", wording.Count(open, "target"), s.runTimeout(), failed)
-		if err := s.NewReconciler(tx).FinishRun(ctx, run, fleet.RunFailed, message); err != nil {
+		why := fleet.Cause{Reason: fleet.ReasonTimedOut, Message: fmt.Sprintf("%s did not finish within %s, and %d failed", wording.Count(open, "target"), s.runTimeout(), failed)}
+		if err := s.NewReconciler(tx).FinishRun(ctx, run, fleet.RunFailed, why); err != nil {
 			return err
 		}
 		return s.NextRun(ctx, tx, run.TenantID, run.DeploymentID)

@@ -2,10 +2,10 @@ package rollout
 
 import "github.com/kedge-dev/kedge/internal/fleet"
 
-// repairs reports whether a target that has what it shall have gets a new version of the same because a sync was
-// asked for: with a new version its agent puts right what was changed in the cluster, which the policy may have it only
-// report or ignore otherwise. A version that the agent has not answered to yet does the same, and where a dry run is
-// asked for, or the run has nothing for the target, nothing is to change.
+// repairs reports whether a target with the desired state gets a new version of it because a sync was
+// requested: for a new version its agent corrects drift, which the policy may otherwise only report or ignore.
+// A version that the agent has not acknowledged yet has the same effect, and with a dry run, or if the run has
+// nothing for the target, nothing changes.
 func (st *Reconciler) repairs(d fleet.Deployment, t fleet.Target) bool {
 	return st.repair && !d.Policy.DryRun && t.Observed.Version == t.Desired.Version && st.failed[t.Variant] == ""
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// StopRun has the agents that a run still waits for change nothing more, if the run has pinned its deployment. A
-// suspension does not delay it, because nothing is sent to the others.
+// StopRun stops the agents that a run still waits for, if the run has pinned its deployment. A suspension does
+// not delay it, because nothing is sent to the others.
 func (st *Reconciler) StopRun(ctx context.Context, run fleet.SyncRun) error {
 	d, err := st.tx.Deployments().Get(ctx, run.TenantID, run.DeploymentID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && (!d.DeletedAt.IsZero() || d.Pin.Revision != run.Kept || run.Kept == 0) {
@@ -25,7 +25,7 @@ func (st *Reconciler) StopRun(ctx context.Context, run fleet.SyncRun) error {
 	}
 	st.stopped = map[fleet.TargetID]bool{}
 	for _, rt := range waiting {
-		if !rt.Done || rt.Failed { // an agent tries again what has failed
+		if !rt.Done || rt.Failed { // an agent retries failed objects
 			st.stopped[rt.TargetID] = true
 		}
 	}
@@ -33,7 +33,7 @@ func (st *Reconciler) StopRun(ctx context.Context, run fleet.SyncRun) error {
 	if err := st.tx.Deployments().Update(ctx, d); err != nil {
 		return err
 	}
-	d.Spec++
+	d.SpecRevision++
 	targets, err := st.tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
 	if err != nil {
 		return err
@@ -41,9 +41,9 @@ func (st *Reconciler) StopRun(ctx context.Context, run fleet.SyncRun) error {
 	return st.writeDesired(ctx, &d, slices.DeleteFunc(targets, func(t fleet.Target) bool { return !st.stopped[t.ID] }))
 }
 
-// stops reports whether a target changes nothing because the run that has chosen its bundle was terminated before the
-// target had finished. It gets the bundle as a dry run, which says what is missing. A target that had finished it goes
-// on to correct drift.
+// stops reports whether a target must not change because the run that chose its bundle was terminated before
+// the target had finished. It gets the bundle as a dry run, which reports what is missing. A target that had
+// finished continues to correct drift.
 func (w choice) stops(t fleet.Target, bundle fleet.Rendered) bool {
 	return w.terminated && (w.stopped[t.ID] || t.Desired.Policy.DryRun || t.Desired.Digest != bundle.Digest)
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
-// Suspensions finds out why nothing new may be sent, for many deployments in one transaction.
+// Suspensions determines why no new state may be sent, for many deployments in one transaction.
 type Suspensions struct {
 	tx           store.Tx
 	settings     *fleet.Settings
@@ -18,51 +18,51 @@ type Suspensions struct {
 	environments map[fleet.EnvironmentID]fleet.Environment
 }
 
-// NewSuspensions makes the suspensions of one transaction.
+// NewSuspensions returns the suspensions of one transaction.
 func NewSuspensions(tx store.Tx) *Suspensions {
 	return &Suspensions{tx: tx, tenants: map[fleet.TenantID]fleet.Tenant{}, environments: map[fleet.EnvironmentID]fleet.Environment{}}
 }
 
-// SuspendedBy says why nothing new may be sent to the targets of d: its suspension, or that of its
-// environment, of a tenant or of the fleet. It is "" when nothing holds it.
-func SuspendedBy(ctx context.Context, tx store.Tx, d fleet.Deployment) (string, error) {
+// SuspendedBy returns why no new state may be sent to the targets of d: its suspension, or that of its
+// environment, of a tenant, or of the fleet; zero if there is none.
+func SuspendedBy(ctx context.Context, tx store.Tx, d fleet.Deployment) (fleet.Cause, error) {
 	return NewSuspensions(tx).Of(ctx, d)
 }
 
-// Of says which suspension keeps anything new from the targets of d; "" when none does.
-func (h *Suspensions) Of(ctx context.Context, d fleet.Deployment) (string, error) {
-	if around, err := h.Around(ctx, d); around != "" || err != nil {
+// Of returns the suspension that keeps new revisions from the targets of d; zero when there is none.
+func (h *Suspensions) Of(ctx context.Context, d fleet.Deployment) (fleet.Cause, error) {
+	if around, err := h.Around(ctx, d); !around.IsZero() || err != nil {
 		return around, err
 	}
-	return DescribeSuspension("it", d.Suspension), nil
+	return SuspensionCause(fleet.ReasonSuspended, "it", d.Suspension), nil
 }
 
-// Around is of without the suspension of d itself.
-func (h *Suspensions) Around(ctx context.Context, d fleet.Deployment) (string, error) {
+// Around is Of without the suspension of d itself.
+func (h *Suspensions) Around(ctx context.Context, d fleet.Deployment) (fleet.Cause, error) {
 	if h.settings == nil {
 		settings, err := h.tx.Settings().Get(ctx)
 		if err != nil {
-			return "", err
+			return fleet.Cause{}, err
 		}
 		h.settings = &settings
 	}
-	if h.settings.Suspension.Active() {
-		return DescribeSuspension("the whole fleet", h.settings.Suspension), nil
+	if frozen := SuspensionCause(fleet.ReasonFleetFrozen, "the whole fleet", h.settings.Suspension); !frozen.IsZero() {
+		return frozen, nil
 	}
 	for _, id := range []fleet.TenantID{d.TenantID, d.EnvironmentTenant} {
 		t, err := h.tenant(ctx, id)
 		if err != nil {
-			return "", err
+			return fleet.Cause{}, err
 		}
-		if t.Suspension.Active() {
-			return DescribeSuspension(fmt.Sprintf("tenant %q", t.Name), t.Suspension), nil
+		if suspended := SuspensionCause(fleet.ReasonTenantSuspended, fmt.Sprintf("tenant %q", t.Name), t.Suspension); !suspended.IsZero() {
+			return suspended, nil
 		}
 	}
 	env, err := h.environment(ctx, d)
 	if err != nil {
-		return "", err
+		return fleet.Cause{}, err
 	}
-	return DescribeSuspension(fmt.Sprintf("environment %q", d.Environment), env.Suspension), nil
+	return SuspensionCause(fleet.ReasonEnvironmentSuspended, fmt.Sprintf("environment %q", d.Environment), env.Suspension), nil
 }
 
 func (h *Suspensions) tenant(ctx context.Context, id fleet.TenantID) (fleet.Tenant, error) {
@@ -89,10 +89,10 @@ func (h *Suspensions) environment(ctx context.Context, d fleet.Deployment) (flee
 	return env, nil
 }
 
-// DescribeSuspension is a suspension in words; "" when it does not hold.
-func DescribeSuspension(what string, s fleet.Suspension) string {
+// SuspensionCause returns the cause of the suspension of a thing, such as `tenant "a"`; zero if it is not active.
+func SuspensionCause(reason fleet.Reason, what string, s fleet.Suspension) fleet.Cause {
 	if !s.Active() {
-		return ""
+		return fleet.Cause{}
 	}
-	return fmt.Sprintf("%s is suspended by %s since %s%s", what, s.By, s.At.UTC().Format(time.RFC3339), wording.Suffix(s.Reason))
+	return fleet.Cause{Reason: reason, Message: fmt.Sprintf("%s is suspended by %s since %s%s", what, s.By, s.At.UTC().Format(time.RFC3339), wording.Suffix(s.Reason))}
 }

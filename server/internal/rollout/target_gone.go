@@ -9,13 +9,12 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
-// Released reports whether the agent of a detached target has said that it manages it no longer.
+// Released reports whether the agent of a detached target has reported that it no longer manages it.
 func Released(t fleet.Target) bool {
 	return t.Desired.Detached && t.Observed.Sync == fleet.SyncDetached && t.Observed.Version == t.Desired.Version
 }
 
-// removeReleased removes a target that was let go, if a deleted deployment waits for just that. Otherwise it
-// stays listed.
+// removeReleased removes a released target, if a deleted deployment waits for it. Otherwise it stays listed.
 func (s *Planner) removeReleased(ctx context.Context, tx store.Tx, t fleet.Target) error {
 	d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
 	if err != nil || d.DeletedAt.IsZero() {
@@ -24,8 +23,8 @@ func (s *Planner) removeReleased(ctx context.Context, tx store.Tx, t fleet.Targe
 	return s.TargetGone(ctx, tx, t)
 }
 
-// TargetGone removes a target whose tombstone was carried out, or that nobody can carry out any
-// more, and with the last one of a deleted deployment the deployment.
+// TargetGone removes a target whose tombstone was carried out, or can never be, and with the last one of a
+// deleted deployment the deployment.
 func (s *Planner) TargetGone(ctx context.Context, tx store.Tx, t fleet.Target) error {
 	d, err := tx.Deployments().Get(ctx, t.TenantID, t.DeploymentID)
 	if err != nil {
@@ -46,7 +45,7 @@ func (s *Planner) TargetGone(ctx context.Context, tx store.Tx, t fleet.Target) e
 		return err
 	}
 	if err := s.tell(ctx, tx, fleet.Event{
-		TenantID: t.TenantID, Type: fleet.EventNormal, Reason: "TargetDeleted", Agent: t.AgentName, Deployment: d.Name,
+		TenantID: t.TenantID, Type: fleet.EventNormal, Reason: fleet.ReasonTargetDeleted, Agent: t.AgentName, Deployment: d.Name,
 		Message: goneMessage(t) + wording.Suffix(t.Observed.Message),
 	}); err != nil {
 		return err
@@ -67,15 +66,15 @@ func (s *Planner) TargetGone(ctx context.Context, tx store.Tx, t fleet.Target) e
 func goneMessage(t fleet.Target) string {
 	switch {
 	case t.AgentID == "":
-		return "the agent was deleted: what it had applied stays"
+		return "the agent was deleted: its applied objects stay"
 	case t.Desired.Tombstone:
 		return "its objects are gone"
 	default:
-		return "it was let go: its objects stay"
+		return "it was detached: its objects stay"
 	}
 }
 
-// RemoveIfEmpty removes a deleted deployment that has no target left, and completes its deletion.
+// RemoveIfEmpty removes a deleted deployment without targets, and completes its deletion.
 func (s *Planner) RemoveIfEmpty(ctx context.Context, tx store.Tx, tenant fleet.TenantID, id fleet.DeploymentID) error {
 	left, err := tx.Targets().PageOfDeployment(ctx, tenant, id, store.TargetFilter{Page: store.Page{Limit: 1}})
 	if err != nil || len(left) > 0 {

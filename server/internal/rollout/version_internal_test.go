@@ -7,7 +7,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// A backup is restored twice. The agent holds a state of the first restore, whose epoch is far above that of the
+// A backup is restored twice. The agent has a state of the first restore, whose epoch is far above that of the
 // target in the backup, and below that of the database.
 func TestReportOfAnEarlierRestoreIsAccepted(t *testing.T) {
 	t.Parallel()

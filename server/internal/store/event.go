@@ -7,21 +7,21 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// Operations is tracked asynchronous work. Create and SetState record ChangeOperation.
+// Operations stores tracked asynchronous work. Create and SetState record ChangeOperation.
 type Operations interface {
 	Create(ctx context.Context, o fleet.Operation) error
 	Get(ctx context.Context, tenant fleet.TenantID, id fleet.OperationID) (fleet.Operation, error)
-	// List returns operations, newest first, in pages by id of the last one seen.
+	// List returns operations, newest first, in pages by the id of the last one.
 	List(ctx context.Context, tenant fleet.TenantID, f OperationFilter) ([]fleet.Operation, error)
-	// SetState moves an operation on. One that is done stays as it is.
+	// SetState changes the state of an operation that is not done.
 	SetState(ctx context.Context, tenant fleet.TenantID, id fleet.OperationID, state fleet.OperationState, message string, at time.Time) error
 	// OfResource returns the newest operations of a resource, newest first, at most limit.
 	OfResource(ctx context.Context, tenant fleet.TenantID, resource string, limit int) ([]fleet.Operation, error)
-	// TrimAllTenants removes those that were done before a time.
+	// TrimAllTenants removes operations that were done before a time.
 	TrimAllTenants(ctx context.Context, before time.Time) (int, error)
 }
 
-// OperationFilter narrows a listing of operations; zero fields match everything.
+// OperationFilter limits a listing of operations; zero fields match everything.
 type OperationFilter struct {
 	Kind, Name string // of the resource
 	State      fleet.OperationState
@@ -29,7 +29,7 @@ type OperationFilter struct {
 	Limit      int
 }
 
-// Audit is the log of who did what. It is only ever appended to.
+// Audit is the audit log. It is append-only.
 type Audit interface {
 	Append(ctx context.Context, e fleet.AuditEvent) error
 	// List returns entries of a tenant, newest first.
@@ -40,7 +40,7 @@ type Audit interface {
 	TrimAllTenants(ctx context.Context, before time.Time) (int, error)
 }
 
-// AuditFilter narrows a listing of the audit log; zero fields match everything.
+// AuditFilter limits a listing of the audit log; zero fields match everything.
 type AuditFilter struct {
 	Actor, Action, Kind, Name string
 	Since, Until              time.Time
@@ -48,22 +48,22 @@ type AuditFilter struct {
 	Limit                     int
 }
 
-// EventFilter narrows a listing of events; zero fields match everything.
+// EventFilter limits a listing of events; zero fields match everything.
 type EventFilter struct {
 	Agent, Deployment string
 	Reason            fleet.Reason
 	Type              fleet.EventType
-	// AfterSeq asks for those that are newer, the oldest of them first. Otherwise the newest are meant:
-	// of all, or of those older than BeforeSeq.
+	// AfterSeq selects newer events, starting with the oldest of them. Without it, the newest are selected: of
+	// all, or of those older than BeforeSeq.
 	AfterSeq, BeforeSeq int64
 	Since               time.Time // not before; zero means any
 	Limit               int       // 0 means 100
 }
 
-// Events is the log of what happened, for users.
+// Events stores events for users.
 type Events interface {
 	Append(ctx context.Context, e fleet.Event) error
-	// List returns events that match, oldest first, whichever of them are meant.
+	// List returns matching events, oldest first.
 	List(ctx context.Context, tenant fleet.TenantID, f EventFilter) ([]fleet.Event, error)
 	// Trim keeps the newest n.
 	Trim(ctx context.Context, tenant fleet.TenantID, n int) error

@@ -9,20 +9,21 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// namespaceInUse returns why a Namespace must not be deleted for target me, or "": a target desires an object in it,
-// which would be deleted with it. It returns "" for any other kind.
-func (e *Engine) namespaceInUse(ref fleet.ObjectRef, me fleet.TargetID) string {
+// namespaceInUse returns why a Namespace must not be deleted for target me: a target desires an object in it, which would be
+// deleted with it. It returns zero if there is no such object, and for any other kind.
+func (e *Engine) namespaceInUse(ref fleet.ObjectRef, me fleet.TargetID) fleet.Cause {
 	if !kube.IsNamespace(ref) {
-		return ""
+		return fleet.Cause{}
 	}
 	key, by, deployment := e.claims.within(ref.Name, me)
 	switch by {
 	case "":
-		return ""
+		return fleet.Cause{}
 	case me:
-		return fmt.Sprintf("this deployment still desires %s in it", nameOf(key))
+		return fleet.Cause{Reason: fleet.ReasonNotEmpty, Message: fmt.Sprintf("this deployment still desires %s in it", nameOf(key))}
 	}
-	return fmt.Sprintf("deployment %s (target %s) desires %s in it", cmp.Or(deployment, "unknown"), by, nameOf(key))
+	return fleet.Cause{Reason: fleet.ReasonNotEmpty,
+		Message: fmt.Sprintf("deployment %s (target %s) desires %s in it", cmp.Or(deployment, "unknown"), by, nameOf(key))}
 }
 
 func nameOf(key inventory.Key) string {

@@ -55,10 +55,10 @@ func TestClaims(t *testing.T) {
 	}
 	c.set(wanting(t, "one", custom))
 	if diff := cmp.Diff([]fleet.TargetID{"two"}, heard.offered); diff != "" {
-		t.Errorf("who waits for what was let go:\n%s", diff)
+		t.Errorf("targets that wait for the released objects:\n%s", diff)
 	}
 	if !c.abandoned(key, "one") || c.other(key, "two") != "" {
-		t.Error("one has let go of it")
+		t.Error("one has released it")
 	}
 	for _, namespace := range []string{"", "ns"} {
 		widget := inventory.Key{Group: "example.com", Kind: "Widget", Namespace: namespace, Name: "w"}
@@ -68,7 +68,7 @@ func TestClaims(t *testing.T) {
 	}
 	c.set(engine.Desired{Target: "two", State: fleet.Desired{Tombstone: true}})
 	if !c.abandoned(key, "two") || c.other(key, "one") != "" {
-		t.Error("a tombstone lets go of everything")
+		t.Error("a tombstone releases everything")
 	}
 }
 
@@ -126,7 +126,7 @@ func TestClaimThatCannotBeMadeGoodKeepsNothing(t *testing.T) {
 	}{
 		{"two desires what one has", func(c *claims) { c.set(wanting(t, "one", config)); c.set(wanting(t, "two", config)) }, "two"},
 		{"and is refused it", func(c *claims) { c.suspend(key, "two", "one") }, ""},
-		{"one lets go of it", func(c *claims) { c.set(wanting(t, "one", "")) }, "two"},
+		{"one releases it", func(c *claims) { c.set(wanting(t, "one", "")) }, "two"},
 		{"a refusal from before that comes late", func(c *claims) { c.suspend(key, "two", "one") }, "two"},
 		{"the API server refuses it", func(c *claims) { c.suspend(key, "two", "") }, ""},
 		{"it does so no more", func(c *claims) { c.resume(key, "two") }, "two"},

@@ -1,14 +1,15 @@
 package builtin
 
 import (
+	"cmp"
 	"context"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // A workload that is unready for a while is diagnosed: its pods and their events are read, and its pods are watched, until
@@ -37,7 +38,7 @@ type diagnosis struct {
 	client *kube.Client // with the rights of the deployment
 	uid    string       // of the workload
 	cancel context.CancelFunc
-	text   string // what was found; "" when nothing was yet
+	found  fleet.Cause // why the pods are not ready; zero when nothing was found yet
 }
 
 // outdated reports whether the diagnosis has to start again: the workload was recreated, or is read with other rights.
@@ -45,12 +46,21 @@ func (d *diagnosis) outdated(t *target, o *object) bool {
 	return d.client != t.work.client || d.uid != o.record.uid
 }
 
-// explanation returns why the health of an object is what it is.
-func (o *object) explanation() string {
+// explanation returns why the health of an object is what it is. The reason of its pods is more exact than its own.
+func (o *object) explanation() fleet.Cause {
 	if o.health.diagnosis == nil || o.health.status == fleet.HealthCurrent {
-		return o.health.note
+		return o.health.cause
 	}
-	return joinNonEmpty("; ", o.health.note, o.health.diagnosis.text)
+	own, pods := o.health.cause, o.health.diagnosis.found
+	return fleet.Cause{Reason: cmp.Or(pods.Reason, own.Reason), Message: joinNonEmpty("; ", own.Message, pods.Message)}
+}
+
+// podsReason returns why the pods of a workload are not ready; "" when that is not known.
+func (o *object) podsReason() fleet.Reason {
+	if o.health.diagnosis == nil {
+		return ""
+	}
+	return o.health.diagnosis.found.Reason
 }
 
 // endDiagnosis stops the diagnosis of an object.
@@ -122,30 +132,30 @@ func (t *target) startDiagnosis(o *object) {
 
 // followPods reports what is wrong with the pods of a workload until ctx ends.
 func (t *target) followPods(ctx context.Context, reader *kube.PodReader, d *diagnosis, o *object) {
-	var calm, idle backoff.Backoff
-	last, pause := "", diagnoseFirst
+	var calm, idle wait.Backoff
+	last, pause := fleet.Cause{}, diagnoseFirst
 	for ctx.Err() == nil {
 		if t.engine.diagnosing.reads.Wait(ctx) != nil {
 			return
 		}
 		release := t.engine.client.Slot(ctx)
-		text, version, err := reader.Explain(ctx)
+		found, version, err := reader.Explain(ctx)
 		release()
 		if apierrors.IsForbidden(err) {
 			return // there is no explanation then
 		}
-		if err == nil && text != last {
-			last, idle = text, backoff.Backoff{}
+		if err == nil && found != last {
+			last, idle = found, wait.Backoff{}
 			t.post(func(in *inbox) {
 				in.results = append(in.results, func() {
 					if o.health.diagnosis == d {
-						d.text = text
+						d.found = found
 					}
 				})
 			})
-			pause = calm.Next(diagnoseFirst, diagnoseMost)
+			pause = calm.NextJittered(diagnoseFirst, diagnoseMost)
 		}
-		backoff.Wait(ctx, nil, pause)
-		reader.Await(ctx, version, idle.Next(diagnoseFirst, idleMost))
+		wait.For(ctx, pause)
+		reader.Await(ctx, version, idle.NextJittered(diagnoseFirst, idleMost))
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -31,6 +30,7 @@ type Config struct {
 	REST      *rest.Config
 	Reporter  engine.Reporter
 	Log       *slog.Logger // nil discards
+	Metrics   *Metrics     // nil counts nothing
 
 	// AgentID, Scope and Namespaces are set by Configure. If they are empty, targets wait until Configure is called.
 	AgentID    fleet.AgentID
@@ -48,6 +48,7 @@ type Engine struct {
 	namespace  string
 	reporter   engine.Reporter
 	log        *slog.Logger
+	metrics    *Metrics
 	timing     timing
 	strict     bool
 	client     *kube.Client
@@ -59,8 +60,6 @@ type Engine struct {
 	gc         collector
 	diagnosing diagnosing
 	setting    sync.Mutex // held by Set, so that claims are made in the order of versions
-	// refusedTransitions counts phase transitions that must not happen.
-	refusedTransitions atomic.Int64
 
 	mu        sync.Mutex
 	settings  settings
@@ -117,14 +116,11 @@ func newEngine(cfg Config, timing timing) (*Engine, error) {
 			inventories: map[fleet.TargetID]*inventory.Inventory{}, deleted: map[fleet.TargetID]deletedTarget{}, takenOver: map[takeover]bool{},
 		},
 		diagnosing: diagnosing{slots: semaphore.NewWeighted(maxDiagnoses), reads: rate.NewLimiter(podReadsPerSecond, podReadBurst)},
-		strict:     cfg.Strict,
+		metrics:    cfg.Metrics, strict: cfg.Strict,
 	}
 	e.claims = newClaims(e)
 	return e, nil
 }
-
-// RefusedTransitions returns how many phase transitions of objects were refused since the start. Each is a bug.
-func (e *Engine) RefusedTransitions() int64 { return e.refusedTransitions.Load() }
 
 // Configure sets what the server says about this agent. It may be called again when that changes. Objects that are not
 // allowed any more fail visibly; they are not deleted.
@@ -205,7 +201,7 @@ func (e *Engine) Recover(ctx context.Context) ([]engine.Held, error) {
 		}
 		if names := inv.Damaged(); len(names) > 0 {
 			e.reporter.Event(rec.Target, fleet.Event{
-				At: time.Now(), Type: fleet.EventWarning, Reason: "InventoryDamaged", Deployment: rec.Deployment,
+				At: time.Now(), Type: fleet.EventWarning, Reason: fleet.ReasonInventoryDamaged, Deployment: rec.Deployment,
 				Message: fmt.Sprintf("ConfigMap %s/%s cannot be read as a part of the inventory; nothing of this deployment is deleted until it is repaired or removed", e.namespace, names[0]),
 			})
 		}

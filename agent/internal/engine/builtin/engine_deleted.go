@@ -42,12 +42,12 @@ func (g deletedTarget) endedBy(d fleet.Desired) bool {
 }
 
 func (g deletedTarget) status(target fleet.TargetID) engine.Status {
-	what := "deleted"
+	what, reason := "deleted", fleet.ReasonDeleted
 	if g.sync == fleet.SyncDetached {
-		what = "let go of"
+		what, reason = "detached", fleet.ReasonDetached
 	}
 	return engine.Status{Target: target, Observed: fleet.Observed{
-		Version: g.version, Sync: g.sync, Health: fleet.HealthUnknown, AsOf: time.Now(),
+		Version: g.version, Sync: g.sync, Health: fleet.HealthUnknown, Reason: reason, AsOf: time.Now(),
 		Message: fmt.Sprintf("everything was %s here at generation %d already", what, g.version.Generation),
 	}}
 }

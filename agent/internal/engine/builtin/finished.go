@@ -3,9 +3,9 @@ package builtin
 import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // A Job or a Pod that has finished has done its work. When it is deleted afterwards, by its ttlSecondsAfterFinished, by a
@@ -73,20 +73,23 @@ func (t *target) restsFinished(o *object, as phase) bool {
 		return false
 	}
 	t.transition(o, as)
-	o.retry.attempted, o.retry.failure, o.retry.backoff = true, "", backoff.Backoff{}
-	o.live.known, o.drift.renewed, o.drift.deviates, o.drift.reported, o.drift.healing = false, false, false, "", false
-	o.health.status = fleet.HealthCurrent
-	switch o.record.finished {
-	case inventory.FinishedFailed:
-		o.health.status = fleet.HealthFailed
-		o.health.note = "failed and was deleted since; it runs again when its manifest changes"
-	case inventory.FinishedUnseen:
-		o.health.note = "was deleted while the agent did not watch; its ttlSecondsAfterFinished deletes it when it has finished, so it counts as finished until its manifest changes"
-	default:
-		o.health.note = "completed and was deleted since; it runs again when its manifest changes"
-	}
+	o.retry.attempted, o.retry.failure, o.retry.backoff = true, fleet.Cause{}, wait.Backoff{}
+	o.live.known, o.drift.renewed, o.drift.deviates, o.drift.reported, o.drift.healing = false, false, false, fleet.Cause{}, false
+	o.health.status, o.health.cause = finishedHealth(o.record.finished)
 	t.noteFinish(o)
 	return true
+}
+
+// finishedHealth returns the health of an object that has finished and does not exist any more.
+func finishedHealth(how inventory.Finish) (fleet.Health, fleet.Cause) {
+	switch how {
+	case inventory.FinishedFailed:
+		return fleet.HealthFailed, fleet.Cause{Reason: fleet.ReasonHealthCheckFailed, Message: "failed and was deleted since; it runs again when its manifest changes"}
+	case inventory.FinishedUnseen:
+		return fleet.HealthCurrent, fleet.Cause{Reason: fleet.ReasonFinished,
+			Message: "was deleted while the agent did not watch; its ttlSecondsAfterFinished deletes it when it has finished, so it counts as finished until its manifest changes"}
+	}
+	return fleet.HealthCurrent, fleet.Cause{Reason: fleet.ReasonFinished, Message: "completed and was deleted since; it runs again when its manifest changes"}
 }
 
 // expires reports whether an object is a Job that is deleted when it has finished.

@@ -113,6 +113,6 @@ func (t *target) awaitsTakeover(o *object) bool {
 	if o.record.finished == "" {
 		return false
 	}
-	wanted := t.engine.claims.other(o.key(), t.id) != "" || t.handOver(o.ref) != ""
+	wanted := t.engine.claims.other(o.key(), t.id) != "" || !t.handOver(o.ref).IsZero()
 	return wanted && t.engine.finishes.elsewhere(o.key(), t.id, o.record.applied) == ""
 }

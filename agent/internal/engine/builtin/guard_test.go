@@ -1,7 +1,6 @@
 package builtin
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
@@ -23,24 +22,24 @@ func TestRefuse(t *testing.T) {
 		settings   settings
 		ref        fleet.ObjectRef
 		namespaced bool
-		want       string // "" when it is allowed
+		want       fleet.Reason // "" when it is allowed
 	}{
 		{"cluster scope may touch any namespace", everywhere, in("dude"), true, ""},
 		{"cluster scope may touch cluster-scoped kinds", everywhere, namespace("dude"), false, ""},
-		{"a namespaced object needs a namespace", everywhere, in(""), true, "names no namespace"},
-		{"its own namespace is taboo", everywhere, in("kedge"), true, "installation"},
-		{"the Namespace that it lives in is taboo", everywhere, namespace("kedge"), false, "installation"},
+		{"a namespaced object needs a namespace", everywhere, in(""), true, fleet.ReasonNamespaceRequired},
+		{"its own namespace is refused", everywhere, in("kedge"), true, fleet.ReasonOwnInstallation},
+		{"the Namespace that it lives in is refused", everywhere, namespace("kedge"), false, fleet.ReasonOwnInstallation},
 		{"a listed namespace", limited, in("dude"), true, ""},
-		{"another namespace", limited, in("naww"), true, "limited"},
-		{"a cluster-scoped kind", limited, namespace("dude"), false, "cluster-scoped"},
-		{"its own namespace, even when listed", settings{agent: "a", scope: fleet.ScopeNamespaced, namespaces: []string{"kedge"}}, in("kedge"), true, "installation"},
+		{"another namespace", limited, in("naww"), true, fleet.ReasonOutsideScope},
+		{"a cluster-scoped kind", limited, namespace("dude"), false, fleet.ReasonOutsideScope},
+		{"its own namespace, even when listed", settings{agent: "a", scope: fleet.ScopeNamespaced, namespaces: []string{"kedge"}}, in("kedge"), true, fleet.ReasonOwnInstallation},
 	}
 	for _, c := range cases {
 		t.Run(c.reason, func(t *testing.T) {
 			t.Parallel()
 			got := c.settings.refuse(c.ref, kube.Mapping{Namespaced: c.namespaced}, "kedge")
-			if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
-				t.Errorf("got %q, want %q", got, c.want)
+			if got.Reason != c.want || got.IsZero() != (c.want == "") {
+				t.Errorf("got %+v, want %q", got, c.want)
 			}
 		})
 	}

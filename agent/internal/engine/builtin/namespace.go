@@ -5,13 +5,11 @@ import (
 	"strconv"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"github.com/kedge-dev/kedge/agent/internal/engine"
-	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // The policy createNamespace adds the Namespace of a deployment to its objects, as if it were in the source: it is applied
@@ -20,9 +18,6 @@ import (
 
 // AnnotationCreateNamespace marks a Namespace that exists because of the policy of a deployment.
 const AnnotationCreateNamespace = "kedge.dev/create-namespace"
-
-// existsAlready is the note of a Namespace that somebody else has created.
-const existsAlready = "exists already and is not managed by this deployment"
 
 // withNamespace adds the Namespace of a deployment whose policy is createNamespace. An empty bundle stays empty, so that
 // it is noticed.
@@ -68,27 +63,18 @@ func (t *target) leaveExisting(o *object, err error) bool {
 	if !o.spec.optional || !errors.As(err, &refused) {
 		return false
 	}
-	note := existsAlready
-	if !o.kind.resolved {
-		note = "is not created: " + refused.Reason // this agent must not touch it
+	why := fleet.Cause{Reason: fleet.ReasonExistsAlready, Message: "exists already and is not managed by this deployment"}
+	if !o.kind.resolved { // this agent must not touch it
+		why = fleet.Cause{Reason: refused.Cause.Reason, Message: "is not created: " + refused.Cause.Message}
 	}
 	t.inv.dirty = t.inv.dirty || o.record.listed
 	t.transition(o, phaseInPlace)
 	o.retry.attempted, o.record.listed, o.live.known, o.record.uid, o.record.applied = true, false, false, "", ""
-	o.retry.failure, o.retry.backoff, o.retry.due = "", backoff.Backoff{}, time.Time{}
-	o.health.status, o.health.note, o.health.unreadySince = fleet.HealthCurrent, note, time.Time{}
+	o.retry.failure, o.retry.backoff, o.retry.due = fleet.Cause{}, wait.Backoff{}, time.Time{}
+	o.health.status, o.health.cause, o.health.unreadySince = fleet.HealthCurrent, why, time.Time{}
 	o.endDiagnosis()
 	t.engine.claims.suspend(o.key(), t.id, "")
 	return true
-}
-
-// missingNamespace returns the namespace whose absence made a request fail; "" when that was not the cause.
-func missingNamespace(err error) string {
-	var status apierrors.APIStatus
-	if !apierrors.IsNotFound(err) || !errors.As(err, &status) || status.Status().Details == nil || status.Status().Details.Kind != "namespaces" {
-		return ""
-	}
-	return status.Status().Details.Name
 }
 
 // awaitNamespaces watches the namespaces that objects of the target failed for.
@@ -110,7 +96,7 @@ func (t *target) awaitNamespaces() {
 func (t *target) retryNamespace(name string) {
 	for _, o := range t.order {
 		if o.phase == phaseFailed && o.retry.missingNamespace == name {
-			o.retry.due, o.retry.backoff = t.now, backoff.Backoff{}
+			o.retry.due, o.retry.backoff = t.now, wait.Backoff{}
 		}
 	}
 }
@@ -118,9 +104,9 @@ func (t *target) retryNamespace(name string) {
 // recreateNamespace applies an optional Namespace that belonged to somebody else and is gone.
 func (t *target) recreateNamespace(name string) {
 	for _, o := range t.order {
-		if o.spec.optional && o.ref.Name == name && o.phase == phaseInPlace && o.health.note == existsAlready {
+		if o.spec.optional && o.ref.Name == name && o.phase == phaseInPlace && o.health.cause.Reason == fleet.ReasonExistsAlready {
 			t.transition(o, phaseApply)
-			o.health.note = ""
+			o.health.cause = fleet.Cause{}
 		}
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
-	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/fieldset"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/watch"
@@ -14,6 +13,7 @@ import (
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // object is one object of a target: desired, or leaving when it is not desired any more.
@@ -37,9 +37,9 @@ type object struct {
 	mustRead  bool // the watch will not report it
 	existence existenceCheck
 	drift     driftState
-	preview   string   // what would change, in a dry run
-	replaced  string   // the immutable field for which it was deleted, to be recreated
-	leaving   *removal // nil while it is desired
+	preview   fleet.Cause // what would change, in a dry run; zero when nothing would
+	replaced  string      // the immutable field for which it was deleted, to be recreated
+	leaving   *removal    // nil while it is desired
 }
 
 // objectSpec is what the bundle and the policy say about an object. The manifest is nil while the object is leaving. The
@@ -67,6 +67,7 @@ type record struct {
 	listed         bool   // in the inventory
 	applied        string // hash of the manifest that was last applied; "" when not known
 	live           string // projection of the applied fields
+	fields         string // hash over the names of the applied fields
 	uid            string
 	keepAnnotation string // kube.KeepAnnotation of the manifest that was last applied
 	finished       inventory.Finish
@@ -87,18 +88,18 @@ type liveState struct {
 // healthState is the health of an object and what explains it.
 type healthState struct {
 	status       fleet.Health
-	note         string // why status is what it is
-	autoscaler   string // that set the replicas which the manifest declares
+	cause        fleet.Cause // why status is what it is; zero when that needs no explanation
+	autoscaler   string      // that set the replicas which the manifest declares
 	unreadySince time.Time
 	diagnosis    *diagnosis // nil unless it is a workload that is unready for a while
 }
 
 // retryState is how the attempts to make an object as desired, or to remove it, went.
 type retryState struct {
-	attempted        bool // tried at least once for this version, with any result
-	failure          string
-	missingNamespace string // that it failed for
-	backoff          backoff.Backoff
+	attempted        bool        // tried at least once for this version, with any result
+	failure          fleet.Cause // of the last attempt; zero when it did not fail
+	missingNamespace string      // that it failed for
+	backoff          wait.Backoff
 	due              time.Time
 }
 
@@ -106,7 +107,7 @@ type retryState struct {
 type driftState struct {
 	renewed  bool                       // not seen in place since the version is new: it is restored in every mode
 	deviates bool                       // it is not as it was applied, and is left so
-	reported string                     // how it deviates
+	reported fleet.Cause                // how it deviates; zero when that is not reported
 	compared string                     // hash of what was compared last
 	force    bool                       // restore fields that others own now
 	healing  bool                       // it was in place before
@@ -117,14 +118,14 @@ type driftState struct {
 
 // removal is the state of an object that is not desired any more.
 type removal struct {
-	reason      string // why it is kept; "" when it is to be deleted
-	keptBy      string // the annotation that keeps it; "" when none does
-	waits       bool   // it is kept only until others have what they desire
-	confirmable bool   // a user may have it deleted all the same, or has confirmed that
+	cause       fleet.Cause // why it is kept; zero when it is to be deleted
+	keptBy      fleet.Cause // the annotation that keeps it; zero when none does
+	waits       bool        // it is kept only until others have what they desire
+	confirmable bool        // a user may have it deleted all the same, or has confirmed that
 	bounds      bounds
 	claimedBy   fleet.TargetID // another target that desires it
-	handOver    string         // why it waits for another deployment, as the server says
-	contents    string         // why it could not be deleted at the last attempt, until it is due
+	handOver    fleet.Cause    // why it waits for another deployment, as the server says
+	contents    fleet.Cause    // why it could not be deleted at the last attempt, until it is due
 	emptyAt     time.Time      // when nothing was found in it
 	// unservedSince is since when the API server does not serve its kind.
 	unservedSince time.Time
@@ -132,7 +133,7 @@ type removal struct {
 }
 
 // refused reports whether the agent must not touch an object that is leaving.
-func (o *object) refused() bool { return o.leaving != nil && o.leaving.bounds.refusal != "" }
+func (o *object) refused() bool { return o.leaving != nil && !o.leaving.bounds.refusal.IsZero() }
 
 // key identifies the object. It is not stored: there may be many objects.
 func (o *object) key() inventory.Key { return inventory.KeyOf(o.ref) }
@@ -140,8 +141,8 @@ func (o *object) key() inventory.Key { return inventory.KeyOf(o.ref) }
 // reread is the schedule of reads of an object that no watch reports.
 type reread struct {
 	at      time.Time
-	backoff backoff.Backoff
-	failure string // why the last read failed; "" when it did not, or the object is watched
+	backoff wait.Backoff
+	failure fleet.Cause // why the last read failed; zero when it did not, or the object is watched
 }
 
 // unwatched reports whether no watch reports the object: its watch does not work, or the object does not name this agent.
@@ -154,31 +155,31 @@ func (o *object) rereadable() bool {
 
 // wasReread records the result of a read and schedules the next one.
 func (o *object) wasReread(now time.Time, every time.Duration, err error) {
-	o.reread.failure = ""
+	o.reread.failure = fleet.Cause{}
 	if err == nil {
-		o.reread.backoff = backoff.Backoff{}
+		o.reread.backoff = wait.Backoff{}
 	} else if o.watch.Failed() {
-		o.reread.failure = "it is not watched and cannot be read: " + err.Error()
+		o.reread.failure = fleet.Cause{Reason: fleet.ReasonNotReadable, Message: "it is not watched and cannot be read: " + err.Error()}
 	}
-	o.reread.at = now.Add(o.reread.backoff.Next(every, 2*every))
+	o.reread.at = now.Add(o.reread.backoff.NextJittered(every, 2*every))
 }
 
 // inPlace reports whether an object is as desired, as far as is known.
 func (o *object) inPlace() bool { return o.phase == phaseInPlace || o.phase == phaseRereading }
 
-// occupiedAt returns why a leaving object waits for its next attempt, or "".
-func (o *object) occupiedAt(now time.Time) string {
+// occupiedAt returns why a leaving object waits for its next attempt; zero when it does not wait.
+func (o *object) occupiedAt(now time.Time) fleet.Cause {
 	if now.Before(o.retry.due) {
 		return o.leaving.contents
 	}
-	return ""
+	return fleet.Cause{}
 }
 
 // busy reports whether a request for the object is under way.
 func (o *object) busy() bool { return o.phase.busy() }
 
 func (o *object) entry() inventory.Entry {
-	return inventory.Entry{ObjectRef: o.ref, Hash: o.record.applied, Live: o.record.live, UID: o.record.uid, Wave: o.position.Wave, Depth: o.position.Depth, Held: o.record.hold,
+	return inventory.Entry{ObjectRef: o.ref, Hash: o.record.applied, Live: o.record.live, Fields: o.record.fields, UID: o.record.uid, Wave: o.position.Wave, Depth: o.position.Depth, Held: o.record.hold,
 		Keep: o.record.keepAnnotation, Finished: o.record.finished}
 }
 
@@ -189,7 +190,7 @@ func (o *object) update(live *unstructured.Unstructured) {
 	if o.leaving != nil || o.health.autoscaler != "" && !fieldset.DeclaresReplicas(o.spec.manifest.Object()) {
 		o.health.autoscaler = ""
 	}
-	o.health.status, o.health.note = health.Of(live)
+	o.health.status, o.health.cause = health.Of(live)
 	o.record.finished = finishOf(live)
 	switch {
 	case o.health.status == fleet.HealthCurrent:

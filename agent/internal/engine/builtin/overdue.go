@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -8,17 +9,17 @@ import (
 )
 
 // overdue adds to the status of an object that it takes longer than the deployment allows. It has no other effect: an
-// object that gets ready later is ready.
+// object that gets ready later is ready. The reason of the pods of a workload stays, since it tells why.
 func (t *target) overdue(o *object, status fleet.ObjectStatus) fleet.ObjectStatus {
 	at := t.deadline(o)
 	switch {
 	case at.IsZero() || t.now.Before(at):
 	case o.phase == phaseTerminating:
-		status.Sync = fleet.SyncFailed
-		status.Message = fmt.Sprintf("its deletion takes longer than %v: %s", t.work.desired.State.Policy.PruneTimeout, o.health.note)
+		status.Sync, status.Reason = fleet.SyncFailed, fleet.ReasonPruneTimeout
+		status.Message = fmt.Sprintf("its deletion takes longer than %v: %s", t.work.desired.State.Policy.PruneTimeout, o.health.cause.Message)
 	default:
-		status.Health = fleet.HealthFailed
-		status.Message = joinNonEmpty(": ", fmt.Sprintf("is not ready after %v", t.work.desired.State.Policy.ReadyTimeout), o.explanation())
+		status.Health, status.Reason = fleet.HealthFailed, cmp.Or(o.podsReason(), fleet.ReasonReadyTimeout)
+		status.Message = joinNonEmpty(": ", fmt.Sprintf("is not ready after %v", t.work.desired.State.Policy.ReadyTimeout), o.explanation().Message)
 	}
 	return status
 }

@@ -108,7 +108,7 @@ func (t *target) restart(o *object, to phase) {
 
 // refuseTransition reports a transition that the diagram does not have: a bug. The object stays as it is.
 func (t *target) refuseTransition(o *object, to phase) {
-	t.engine.refusedTransitions.Add(1)
+	t.engine.metrics.countRefusedTransition()
 	t.log.Error("refused a phase transition that must not happen", "object", o.ref.String(), "from", o.phase.String(), "to", to.String())
 	if t.engine.strict {
 		panic("refused the transition of " + o.ref.String() + " from " + o.phase.String() + " to " + to.String())

@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
@@ -23,19 +25,20 @@ func TestTransitionsThatTheDiagramLacksAreRefused(t *testing.T) {
 		"a new version does not desire it any more":    {from: phaseInPlace, to: phaseLeaving, restart: true},
 		"a new version waits for a request to be over": {from: phaseRemoving, to: phaseApply, restart: true, refused: true},
 	} {
-		e := &Engine{log: slog.New(slog.DiscardHandler)}
+		metrics, refused := counting(t)
+		e := &Engine{log: slog.New(slog.DiscardHandler), metrics: metrics}
 		one, o := newTarget(e, "tgt-a", fleet.Version{}), &object{phase: tt.from}
 		change := one.transition
 		if tt.restart {
 			change = one.restart
 		}
 		change(o, tt.to)
-		want, count := tt.to, int64(0)
+		want, count := tt.to, 0.0
 		if tt.refused {
 			want, count = tt.from, 1
 		}
-		if o.phase != want || e.RefusedTransitions() != count {
-			t.Errorf("%s: the phase is %v with %d refused, want %v with %d", reason, o.phase, e.RefusedTransitions(), want, count)
+		if o.phase != want || refused() != count {
+			t.Errorf("%s: the phase is %v with %v refused, want %v with %v", reason, o.phase, refused(), want, count)
 		}
 	}
 }
@@ -57,5 +60,22 @@ func TestEveryPhaseHasANameAndAWayOut(t *testing.T) {
 		if p.String() == "" || len(transitions[p]) == 0 {
 			t.Errorf("phase %d is %q with %d transitions", p, p, len(transitions[p]))
 		}
+	}
+}
+
+// counting returns metrics, and a function that returns how many transitions were refused.
+func counting(t *testing.T) (*Metrics, func() float64) {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	metrics, err := NewMetrics(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return metrics, func() float64 {
+		found, err := registry.Gather()
+		if err != nil || len(found) != 1 || found[0].GetName() != "kedge_agent_refused_transitions_total" {
+			t.Fatalf("the metrics are %v (%v)", found, err)
+		}
+		return found[0].GetMetric()[0].GetCounter().GetValue()
 	}
 }

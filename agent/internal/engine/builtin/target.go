@@ -14,6 +14,7 @@ import (
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/watch"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // target reconciles one target. Others post to its inbox; everything else belongs to the goroutine of run.
@@ -21,7 +22,7 @@ type target struct {
 	engine *Engine
 	id     fleet.TargetID
 	log    *slog.Logger
-	wake   chan struct{}
+	wake   wait.Signal
 
 	mu    sync.Mutex
 	inbox inbox
@@ -49,7 +50,7 @@ type work struct {
 	begun   time.Time
 	desired engine.Desired // without its objects
 	whole   bool           // it came with its objects
-	invalid string         // why it cannot be worked on at all
+	invalid fleet.Cause    // why it cannot be worked on at all; zero when it can
 	owner   kube.Owner
 	client  *kube.Client // with the rights that the deployment is applied with
 	// offlineCopy is closed when desired is kept for when the server is away; nil before that was asked for.
@@ -103,7 +104,7 @@ type inbox struct {
 
 func newTarget(e *Engine, id fleet.TargetID, held fleet.Version) *target {
 	return &target{
-		engine: e, id: id, log: e.log.With("target", string(id)), wake: make(chan struct{}, 1),
+		engine: e, id: id, log: e.log.With("target", string(id)), wake: wait.NewSignal(),
 		inbox:   inbox{minVersion: held, observed: map[inventory.Key]watch.Observation{}},
 		objects: map[inventory.Key]*object{}, cache: cache{lookups: map[string]bool{}, fields: map[string][]byte{}},
 	}
@@ -141,10 +142,7 @@ func (t *target) supersede(by fleet.TargetID) {
 
 // signal wakes the goroutine. Several signals make one.
 func (t *target) signal() {
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
+	t.wake.Set()
 }
 
 func (t *target) post(word func(*inbox)) {

@@ -19,7 +19,7 @@ func (t *target) advance() {
 		t.engine.watchers.definitions.Want(t, false)
 		return
 	}
-	if t.work.ctx == nil || t.work.ctx.Err() != nil || t.end.done || t.work.invalid != "" || t.work.client == nil {
+	if t.work.ctx == nil || t.work.ctx.Err() != nil || t.end.done || !t.work.invalid.IsZero() || t.work.client == nil {
 		return
 	}
 	if t.work.desired.State.Detached {
@@ -96,10 +96,10 @@ func (s progress) stuck() bool { return s.later > 0 && s.later == s.unattempted 
 func (s *progress) count(o *object, waits bool) {
 	if o.retry.attempted {
 		s.holdBack(o)
-		if !o.drift.delayed && o.retry.failure == "" {
+		if !o.drift.delayed && o.retry.failure.IsZero() {
 			s.waiting++
 		}
-		if o.retry.failure != "" {
+		if !o.retry.failure.IsZero() {
 			s.failed++
 		}
 		return
@@ -120,7 +120,7 @@ func (s *progress) count(o *object, waits bool) {
 // holdBack starts no later step before an object is applied whose kind comes with the bundle and is not served yet: a
 // webhook that is registered before the object would block it.
 func (s *progress) holdBack(o *object) {
-	if o.kind.expected && o.record.applied == "" && o.retry.failure == "" {
+	if o.kind.expected && o.record.applied == "" && o.retry.failure.IsZero() {
 		s.gate = min(s.gate, o.step)
 	}
 }
@@ -188,11 +188,11 @@ func (t *target) job(o *object) kube.ApplyRequest {
 		Owner: owner, Manifest: *o.spec.manifest, Ref: o.ref, Mapping: o.kind.mapping, Policy: t.work.desired.State.Policy, Rules: o.spec.ignore,
 		// Fields to ignore are read first, so that the apply preserves them.
 		UID: o.record.uid, Known: o.live.known && !o.watch.Failed() && len(o.spec.ignore) == 0 || !o.existence.absentAt.IsZero(), AbsentAt: o.existence.absentAt,
-		KeepAnnotation: o.record.keepAnnotation, Force: o.drift.force, YieldReplicas: o.health.autoscaler != "", Replacing: o.replaced, Applied: o.live.fields,
+		KeepAnnotation: o.record.keepAnnotation, Force: o.drift.force, YieldReplicas: o.health.autoscaler != "", Replacing: o.replaced, Applied: o.live.fields, AppliedNames: o.record.fields,
 		Abandoned:    func(holder fleet.TargetID) bool { return t.engine.claims.abandoned(key, holder) },
 		Outlived:     func(holder fleet.TargetID) bool { return t.engine.outlived(holder, key, deployment) },
 		HasInventory: t.engine.store.Holds,
-		KeepReason:   t.replaceHold(o.ref),
+		KeepCause:    t.replaceHold(o.ref),
 	}
 }
 

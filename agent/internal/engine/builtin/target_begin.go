@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
-	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/watch"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // begin starts the work on a new desired state. No request is under way.
@@ -51,8 +51,8 @@ func (t *target) begin(ctx context.Context, next *engine.Desired) {
 		Agent: t.engine.config().agent, Target: t.id,
 		Deployment: d.Tenant + "/" + d.Deployment, Adopt: d.State.Policy.Adopt,
 	}
-	t.inv.failure, t.inv.backoff, t.inv.due = "", backoff.Backoff{}, time.Time{}
-	t.work.offlineCopy, t.end.released, t.end.detached, t.work.invalid = nil, nil, nil, ""
+	t.inv.failure, t.inv.backoff, t.inv.due = fleet.Cause{}, wait.Backoff{}, time.Time{}
+	t.work.offlineCopy, t.end.released, t.end.detached, t.work.invalid = nil, nil, nil, fleet.Cause{}
 	t.impersonate(d.State.Policy.ServiceAccount)
 	if strayed {
 		t.forgetLive()
@@ -60,7 +60,8 @@ func (t *target) begin(ctx context.Context, next *engine.Desired) {
 	if d.Source == nil {
 		t.merge(d)
 	} else {
-		t.work.invalid = fmt.Sprintf("this agent applies bundles and cannot fetch %s itself: have the server render it, or give the deployment an engine that reads Git in the cluster", d.Source.RepoURL)
+		t.work.invalid = fleet.Cause{Reason: fleet.ReasonSourceUnsupported, Message: fmt.Sprintf(
+			"this agent applies bundles and cannot fetch %s itself: have the server render it, or give the deployment an engine that reads Git in the cluster", d.Source.RepoURL)}
 	}
 	t.work.desired.Objects = nil // each object has its text
 	t.sort()
@@ -95,7 +96,7 @@ func (t *target) addRecorded(rec inventory.Record) {
 			t.objects[key] = &object{
 				ref: entry.ObjectRef, phase: phaseLeaving, leaving: &removal{},
 				record: record{
-					listed: true, applied: entry.Hash, live: entry.Live, uid: entry.UID, hold: entry.Held,
+					listed: true, applied: entry.Hash, live: entry.Live, fields: entry.Fields, uid: entry.UID, hold: entry.Held,
 					keepAnnotation: entry.Keep, finished: entry.Finished,
 				},
 				position: manifest.Place{Wave: entry.Wave, Depth: entry.Depth, Rank: manifest.RankOf(entry.ObjectRef)},
@@ -154,12 +155,12 @@ func (t *target) desire(o *object, ref fleet.ObjectRef, m manifest.Object) {
 	o.drift.healing, o.drift.delayed, o.drift.force = false, false, false
 	inPlace := o.phase == phaseInPlace && o.record.applied == o.spec.hash && !t.restoredByVersion(o)
 	if wasLeaving {
-		o.live.known, o.health.note = false, ""
+		o.live.known, o.health.cause = false, fleet.Cause{}
 	}
-	if o.kind.resolved && t.refuse(o.ref, o.kind.mapping) != "" {
+	if o.kind.resolved && !t.refuse(o.ref, o.kind.mapping).IsZero() {
 		t.unresolve(o) // it was allowed before; assignMapping fails it
 	}
-	o.preview, o.drift.renewed = "", !inPlace && t.renewed()
+	o.preview, o.drift.renewed = fleet.Cause{}, !inPlace && t.renewed()
 	switch {
 	case !o.kind.resolved:
 		t.restart(o, phaseResolve)
@@ -184,9 +185,9 @@ func (o *object) firstPhase() phase {
 
 // discard makes an object leaving: it is not desired any more.
 func (t *target) discard(o *object) {
-	o.spec.manifest, o.spec.hash, o.retry.failure, o.retry.backoff, o.retry.due = nil, "", "", backoff.Backoff{}, time.Time{}
+	o.spec.manifest, o.spec.hash, o.retry.failure, o.retry.backoff, o.retry.due = nil, "", fleet.Cause{}, wait.Backoff{}, time.Time{}
 	o.drift.healing, o.drift.delayed, o.drift.before = false, false, nil
-	o.spec.needs, o.drift.deviates, o.drift.reported, o.preview, o.replaced = nil, false, "", "", ""
+	o.spec.needs, o.drift.deviates, o.drift.reported, o.preview, o.replaced = nil, false, fleet.Cause{}, fleet.Cause{}, ""
 	if !o.record.listed {
 		t.forget(o) // never applied
 		return
@@ -194,7 +195,7 @@ func (t *target) discard(o *object) {
 	if o.leaving == nil {
 		o.leaving = &removal{}
 	}
-	o.leaving.reason, o.leaving.keptBy, o.leaving.bounds = "", "", bounds{}
+	o.leaving.cause, o.leaving.keptBy, o.leaving.bounds = fleet.Cause{}, fleet.Cause{}, bounds{}
 	o.leaving.waits, o.leaving.confirmable = false, false
 	t.holdAfterRecovery(o)
 	t.keepAnnotated(o)
@@ -208,5 +209,5 @@ func (t *target) unresolve(o *object) {
 		t.engine.watchers.objects.Remove(o.kind.mapping, o.ref, t)
 		o.kind.resolved = false
 	}
-	o.mustRead, o.watch, o.reread.failure = false, watch.State{}, ""
+	o.mustRead, o.watch, o.reread.failure = false, watch.State{}, fleet.Cause{}
 }

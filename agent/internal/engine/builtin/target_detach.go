@@ -1,15 +1,16 @@
 package builtin
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/health"
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // detach releases every object of a target. It never deletes an object:
@@ -56,45 +57,51 @@ func (t *target) releaseObject(o *object) {
 	why := t.refusal(o.ref)
 	if o.leaving.bounds = (bounds{refusal: why}); o.refused() {
 		t.transition(o, phaseKept)
-		o.leaving.reason = why
+		o.leaving.cause = why
 		return
 	}
 	handOver := t.handOver(o.ref)
 	if t.engine.isPending() {
 		t.transition(o, phaseKept)
-		o.leaving.reason, o.leaving.waits = t.wantedElsewhere(o.key(), handOver), true
+		o.leaving.cause, o.leaving.waits = t.wantedElsewhere(o.key(), handOver), true
 		return
 	}
-	o.leaving.reason, o.leaving.waits = "", false
+	o.leaving.cause, o.leaving.waits = fleet.Cause{}, false
 	t.startRemove(o, kube.IntentDetach)
 }
 
 // retryLater schedules the next attempt for an object that another target is about to take over, or that contains
 // objects of others. For the former it is a backstop: the watch reports the new owner, and claims report a released
 // claim. Nothing reports that the contents are gone.
-func (t *target) retryLater(o *object, tries backoff.Backoff, most time.Duration) {
+func (t *target) retryLater(o *object, tries wait.Backoff, most time.Duration) {
 	o.leaving.waits, o.retry.backoff = true, tries
 	t.awaitClaims()
-	o.retry.due = time.Now().Add(o.retry.backoff.Next(t.engine.timing.retryFirst, most))
+	o.retry.due = time.Now().Add(o.retry.backoff.NextJittered(t.engine.timing.retryFirst, most))
 }
 
 // detached drops an object that was released, and keeps its state for the last status.
 func (t *target) detached(o *object, live *unstructured.Unstructured) {
-	left := fleet.ObjectStatus{ObjectRef: o.ref, Sync: fleet.SyncDetached}
-	left.Health, left.Message = health.Of(live)
+	left := fleet.ObjectStatus{ObjectRef: o.ref, Sync: fleet.SyncDetached, Reason: fleet.ReasonDetached}
+	var why fleet.Cause
+	left.Health, why = health.Of(live)
+	left.Message = why.Message
 	t.end.detached = append(t.end.detached, left)
 	t.forget(o)
 }
 
 // detachSummary summarizes a detached target that has objects left.
-func (t *target) detachSummary(failed int, first string) (fleet.SyncState, string) {
-	switch damaged := t.inv.inventory.Damaged(); {
-	case failed > 0:
-		return fleet.SyncFailed, joinNonEmpty("; ", first+others(failed), t.keptSummary())
+func (t *target) detachSummary(n tally) (fleet.SyncState, fleet.Cause) {
+	damaged, refused := t.inv.inventory.Damaged(), t.firstRefusal()
+	state, why := fleet.SyncFailed, fleet.Cause{}
+	switch {
+	case n.failed > 0:
+		why = fleet.Cause{Reason: fleet.ReasonObjectsFailed, Message: n.failures()}
 	case len(damaged) > 0:
-		return fleet.SyncFailed, joinNonEmpty("; ", "the inventory cannot be read: ConfigMap "+damaged[0], t.keptSummary())
-	case t.anyRefused():
-		return fleet.SyncFailed, t.keptSummary()
+		why = fleet.Cause{Reason: fleet.ReasonInventoryDamaged, Message: "the inventory cannot be read: ConfigMap " + damaged[0]}
+	case !refused.IsZero():
+		why.Reason = refused.Reason
+	default:
+		state, why.Reason = fleet.SyncSyncing, cmp.Or(n.progress.Reason, fleet.ReasonDetaching)
 	}
-	return fleet.SyncSyncing, t.keptSummary()
+	return state, fleet.Cause{Reason: why.Reason, Message: joinNonEmpty("; ", why.Message, t.keptSummary())}
 }

@@ -25,7 +25,7 @@ import (
 func (t *target) configure(o *object, m manifest.Object) {
 	mode, err := m.Drift()
 	if err != nil {
-		t.work.invalid = cmp.Or(t.work.invalid, fmt.Sprintf("%s: %v", o.ref, err))
+		t.work.invalid = cmp.Or(t.work.invalid, fleet.Cause{Reason: fleet.ReasonBundleInvalid, Message: fmt.Sprintf("%s: %v", o.ref, err)})
 	}
 	o.spec.drift = cmp.Or(mode, t.work.desired.State.Policy.Drift).OrDefault()
 	rules := fieldset.RulesFor(t.work.desired.State.Policy.Ignore, o.ref)
@@ -112,10 +112,10 @@ func (t *target) compared(o *object, out kube.ApplyResult, err error) {
 // reportDrift reports how an object deviates, once for each change.
 func (t *target) reportDrift(o *object, out kube.ApplyResult, err error) {
 	t.transition(o, phaseInPlace)
-	o.retry.attempted, o.retry.failure, o.live.known = true, "", false
+	o.retry.attempted, o.retry.failure, o.live.known = true, fleet.Cause{}, false
 	before := out.Before
 	if before == nil {
-		o.health.status, o.health.note = fleet.HealthNotFound, "was deleted"
+		o.health.status, o.health.cause = fleet.HealthNotFound, wasDeleted()
 		t.reportDeviation(o, "deleted", "was deleted")
 		return
 	}
@@ -143,9 +143,9 @@ func (t *target) reportDeviation(o *object, sighting, message string) {
 	if o.spec.drift == fleet.DriftIgnore {
 		return
 	}
-	o.drift.reported = message
+	o.drift.reported = fleet.Cause{Reason: fleet.ReasonDrifted, Message: message}
 	if news {
-		t.event(fleet.EventWarning, "Drifted", o, message)
+		t.event(fleet.EventWarning, fleet.ReasonDrifted, o, message)
 	}
 }
 

@@ -8,12 +8,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/fieldset"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // isDryRun reports whether the target only reports what would change. Deleting or detaching a deployment is carried out
@@ -46,27 +46,31 @@ func (t *target) dryRunDone(o *object, out kube.ApplyResult, err error) {
 		t.failed(o, err)
 		return
 	}
-	o.retry.attempted, o.retry.failure, o.retry.backoff = true, "", backoff.Backoff{}
-	o.drift.compared, o.preview = "", ""
+	o.retry.attempted, o.retry.failure, o.retry.backoff = true, fleet.Cause{}, wait.Backoff{}
+	o.drift.compared, o.preview = "", fleet.Cause{}
 	if out.Before == nil && t.restsFinished(o, phaseCompared) {
 		return
 	}
 	t.transition(o, phaseCompared)
 	if out.Before == nil {
-		o.health.status, o.health.note = fleet.HealthNotFound, ""
-		o.preview = "would be created"
+		o.health.status, o.health.cause = fleet.HealthNotFound, fleet.Cause{}
+		o.preview = preview("would be created")
 		return
 	}
 	o.update(out.Before)
 	o.drift.compared = authoredHash(out.Before)
 	switch {
 	case out.Replaced != "":
-		o.preview = "would be deleted and created anew: " + out.Replaced + " cannot be changed"
+		o.preview = preview("would be deleted and created again: " + out.Replaced + " cannot be changed")
 	case out.Live != nil:
 		if changes := fieldset.Diff(out.Before, out.Live); len(changes) > 0 {
-			o.preview = "would be changed: " + strings.Join(changes, ", ")
+			o.preview = preview("would be changed: " + strings.Join(changes, ", "))
 		}
 	}
+}
+
+func preview(message string) fleet.Cause {
+	return fleet.Cause{Reason: fleet.ReasonDryRun, Message: message}
 }
 
 // namespaceComes reports whether an object cannot be tried because its Namespace comes with the bundle.
@@ -93,23 +97,20 @@ func (t *target) dryRunPrune(s progress) {
 	for _, o := range t.order {
 		if o.leaving != nil && !o.deletable() {
 			t.transition(o, phaseKept)
-			o.preview = ""
-			if o.leaving.keptBy == "" {
-				o.leaving.reason = "it must not be touched, or another deployment takes it over"
-			}
+			o.preview, o.leaving.cause = fleet.Cause{}, o.undeletable()
 		}
 	}
 	for _, o := range gone {
 		t.transition(o, phaseKept)
-		o.preview = ""
-		o.leaving.reason = cmp.Or(plan.Decide(o.ref, o.record.hold).Reason, t.engine.namespaceInUse(o.ref, t.id))
-		if o.leaving.reason == "" {
-			o.preview = "would be deleted"
+		o.preview = fleet.Cause{}
+		o.leaving.cause = cmp.Or(plan.Decide(o.ref, o.record.hold).Cause, t.engine.namespaceInUse(o.ref, t.id))
+		if o.leaving.cause.IsZero() {
+			o.preview = preview("would be deleted")
 		}
 	}
 }
 
 // dryRunSummary summarizes what would change.
 func (t *target) dryRunSummary(n tally) string {
-	return fmt.Sprintf("preview only: %d of %d objects would change; %s", n.changed, len(t.order), n.change)
+	return fmt.Sprintf("preview only: %d of %d objects would change; %s", n.changed, len(t.order), n.change.Message)
 }

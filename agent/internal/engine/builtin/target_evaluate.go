@@ -9,11 +9,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/fieldset"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/watch"
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // handleObservation handles what a watch reports about an object and about itself.
@@ -63,7 +63,7 @@ func (t *target) evaluate(o *object, seen watch.Observation) {
 // scheduleReread schedules the next read of an object that no watch reports.
 func (t *target) scheduleReread(o *object) {
 	if o.unwatched() && o.reread.at.IsZero() {
-		o.reread.at = t.now.Add(o.reread.backoff.Next(t.engine.timing.reread, 2*t.engine.timing.reread))
+		o.reread.at = t.now.Add(o.reread.backoff.NextJittered(t.engine.timing.reread, 2*t.engine.timing.reread))
 	}
 }
 
@@ -116,12 +116,12 @@ func foreignHolder(live *unstructured.Unstructured, me fleet.TargetID) string {
 
 // confirm records that an object is as it was applied.
 func (t *target) confirm(o *object, live *unstructured.Unstructured) {
-	if o.retry.failure != "" {
+	if !o.retry.failure.IsZero() {
 		t.engine.claims.resume(o.key(), t.id)
 	}
 	t.transition(o, phaseInPlace)
-	o.retry.attempted, o.retry.failure = true, ""
-	o.drift.renewed, o.drift.deviates, o.drift.reported = false, false, ""
+	o.retry.attempted, o.retry.failure = true, fleet.Cause{}
+	o.drift.renewed, o.drift.deviates, o.drift.reported = false, false, fleet.Cause{}
 	o.live.known = live.GetLabels()[kube.LabelTarget] == string(t.id)
 	if o.live.fields == nil {
 		o.live.fields = t.sharedFields(fieldset.RawOwnFields(live))
@@ -167,11 +167,16 @@ func (t *target) evaluateGone(o *object) {
 		t.transition(o, phaseCompare)
 	case o.phase == phaseInPlace || o.phase == phaseVerify:
 		o.live.known, o.drift.before, o.drift.force = false, nil, o.record.applied == o.spec.hash
-		o.health.status, o.health.note = fleet.HealthNotFound, "was deleted"
+		o.health.status, o.health.cause = fleet.HealthNotFound, wasDeleted()
 		t.heal(o)
 	default:
 		o.live.known = false
 	}
+}
+
+// wasDeleted is the cause of an object that somebody has deleted.
+func wasDeleted() fleet.Cause {
+	return fleet.Cause{Reason: fleet.ReasonNotFound, Message: "was deleted"}
 }
 
 // evaluateMissing handles an object that a list did not have. The object is read: the list may be older than the object,
@@ -233,7 +238,7 @@ func (t *target) applied(o *object, out kube.ApplyResult, err error) {
 		t.transition(o, phaseApply)
 		o.live.known = false
 	default:
-		if apierrors.IsNotFound(err) && missingNamespace(err) == "" {
+		if apierrors.IsNotFound(err) && kube.MissingNamespace(err) == "" {
 			// Perhaps the kind is not served any more.
 			t.engine.client.Mapper.Forget(o.ref.Group)
 			t.unresolve(o)
@@ -246,7 +251,7 @@ func (t *target) applied(o *object, out kube.ApplyResult, err error) {
 func (t *target) succeeded(o *object, out kube.ApplyResult) {
 	live := out.Live
 	before, recreated := o.drift.before, o.drift.healing && o.drift.before == nil && o.record.uid != "" && o.record.uid != string(live.GetUID())
-	recovered := o.retry.failure != ""
+	recovered := !o.retry.failure.IsZero()
 	if recovered {
 		t.engine.claims.resume(o.key(), t.id)
 	}
@@ -257,21 +262,21 @@ func (t *target) succeeded(o *object, out kube.ApplyResult) {
 	ours := entry.Fields()
 	o.record.keepAnnotation = o.spec.keepAnnotation
 	o.record.applied, o.record.uid, o.live.fields = o.spec.hash, string(live.GetUID()), t.sharedFields(entry.Raw())
-	o.record.live = o.spec.ignore.ProjectionOf(ours, live)
-	o.drift.renewed, o.drift.deviates, o.drift.reported, o.replaced = false, false, "", ""
+	o.record.live, o.record.fields = o.spec.ignore.ProjectionOf(ours, live), ours.Names().Hash()
+	o.drift.renewed, o.drift.deviates, o.drift.reported, o.replaced = false, false, fleet.Cause{}, ""
 	t.transition(o, phaseInPlace)
 	o.retry.attempted, o.live.known, o.unnamed = true, true, false
-	o.retry.failure, o.retry.backoff, o.drift.force, o.drift.before, o.drift.delayed = "", backoff.Backoff{}, false, nil, false
+	o.retry.failure, o.retry.backoff, o.drift.force, o.drift.before, o.drift.delayed = fleet.Cause{}, wait.Backoff{}, false, nil, false
 	o.update(live)
 	t.noteApplied(o)
 	t.reportTakeover(o, out)
 	switch {
 	case out.Replaced != "":
-		t.event(fleet.EventNormal, "Replaced", o, out.Replaced+" cannot be changed: was deleted and recreated")
+		t.event(fleet.EventNormal, fleet.ReasonReplaced, o, out.Replaced+" cannot be changed: was deleted and recreated")
 	case recreated:
-		t.event(fleet.EventNormal, "DriftHealed", o, "was deleted and is created again")
+		t.event(fleet.EventNormal, fleet.ReasonDriftHealed, o, "was deleted and is created again")
 	case o.drift.healing && before != nil && before.GetResourceVersion() != live.GetResourceVersion():
-		t.event(fleet.EventNormal, "DriftHealed", o, driftMessage(before, live, ours))
+		t.event(fleet.EventNormal, fleet.ReasonDriftHealed, o, driftMessage(before, live, ours))
 	}
 	o.drift.healing = false
 	if recovered {

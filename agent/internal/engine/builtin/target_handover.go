@@ -11,23 +11,33 @@ import (
 // held, with the reason.
 const handOverGrace = 2 * time.Second
 
-// handOver returns why an object that has left this target waits for another deployment, as the server says; "" when it
+// handOver returns why an object that has left this target waits for another deployment, as the server says; zero when it
 // does not wait, or when a user has confirmed its deletion.
-func (t *target) handOver(ref fleet.ObjectRef) string {
+func (t *target) handOver(ref fleet.ObjectRef) fleet.Cause {
 	state := &t.work.desired.State
 	if len(state.HandOvers) == 0 {
-		return ""
+		return fleet.Cause{}
 	}
 	name := ref.String()
 	if slices.Contains(state.Confirmed, name) {
-		return ""
+		return fleet.Cause{}
 	}
 	for _, h := range state.HandOvers {
 		if h.Names(name) {
-			return h.String()
+			return handOverCause(h)
 		}
 	}
-	return ""
+	return fleet.Cause{}
+}
+
+// handOverCause returns the reason that the server gives. A reason of a newer server, which this agent does not know,
+// counts as a pending hand-over.
+func handOverCause(h fleet.HandOver) fleet.Cause {
+	reason := h.Reason
+	if _, known := reason.Info(); !known {
+		reason = fleet.ReasonHandOverPending
+	}
+	return fleet.Cause{Reason: reason, Message: h.String()}
 }
 
 // awaitHandOver keeps an object until another target has taken it over, which the watch reports, or until a newer state
@@ -42,7 +52,7 @@ func (t *target) awaitHandOver(o *object) {
 // checked a second time, stays due at its time.
 func (o *object) endWait() {
 	held := o.phase == phaseKept || o.phase == phaseLeaving
-	if held && o.retry.failure == "" && o.leaving.contents == "" && o.leaving.unservedSince.IsZero() && o.leaving.emptyAt.IsZero() {
+	if held && o.retry.failure.IsZero() && o.leaving.contents.IsZero() && o.leaving.unservedSince.IsZero() && o.leaving.emptyAt.IsZero() {
 		o.retry.due = time.Time{}
 	}
 }

@@ -61,12 +61,15 @@ func (n tally) heldNote() string {
 }
 
 // release is an object that was kept when its deployment was deleted, and why.
-type release struct{ ref, why string }
+type release struct {
+	ref string
+	why fleet.Cause
+}
 
 // describeReleased names the objects that were kept, each reason once.
 func describeReleased(released []release) string {
-	var reasons []string
-	names := map[string][]string{}
+	var reasons []fleet.Cause
+	names := map[fleet.Cause][]string{}
 	for _, r := range released {
 		if names[r.why] == nil {
 			reasons = append(reasons, r.why)
@@ -75,7 +78,7 @@ func describeReleased(released []release) string {
 	}
 	parts := make([]string, 0, len(reasons))
 	for _, why := range reasons {
-		parts = append(parts, fmt.Sprintf("%s (%s)", strings.Join(names[why], ", "), why))
+		parts = append(parts, fmt.Sprintf("%s (%s)", strings.Join(names[why], ", "), why.Message))
 	}
 	return strings.Join(parts, "; ")
 }
@@ -87,5 +90,5 @@ func (t *target) reportHeld(s engine.Status) {
 		return
 	}
 	t.out.heldVersion = s.Observed.Version
-	t.event(fleet.EventWarning, "PruneHeld", nil, fmt.Sprintf("%d objects are as desired; %s: kedge deploy prunes %s", t.desiredCount()-n.changed, n.heldNote(), t.work.desired.Deployment))
+	t.event(fleet.EventWarning, fleet.ReasonPruneHeld, nil, fmt.Sprintf("%d objects are as desired; %s: kedge deploy prunes %s", t.desiredCount()-n.changed, n.heldNote(), t.work.desired.Deployment))
 }

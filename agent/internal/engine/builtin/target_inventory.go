@@ -6,8 +6,9 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // The inventory is written beside the goroutine of the target, one write at a time, so that drift is healed meanwhile. What
@@ -27,11 +28,11 @@ type inventoryState struct {
 	digest    string               // of the bundle that was applied whole
 	base      int                  // objects that were in place before the change that is not decided on yet
 
-	running  bool // a write is under way
-	quiet    bool // it only records heals
-	widening bool // it lists objects that are about to be applied
-	failure  string
-	backoff  backoff.Backoff
+	running  bool        // a write is under way
+	quiet    bool        // it only records heals
+	widening bool        // it lists objects that are about to be applied
+	failure  fleet.Cause // of the last write; zero when it did not fail
+	backoff  wait.Backoff
 	due      time.Time
 }
 
@@ -129,7 +130,7 @@ func (t *target) startSave() {
 		return err
 	}, func(err error) {
 		if err == nil {
-			t.inv.failure, t.inv.backoff, t.inv.due = "", backoff.Backoff{}, time.Time{}
+			t.inv.failure, t.inv.backoff, t.inv.due = fleet.Cause{}, wait.Backoff{}, time.Time{}
 			return
 		}
 		t.inv.dirty = true
@@ -184,8 +185,8 @@ func (t *target) saveFailed(err error) {
 		return
 	}
 	t.log.Warn("the inventory could not be written", "error", err)
-	t.inv.failure = err.Error()
-	t.inv.due = time.Now().Add(t.inv.backoff.Next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
+	t.inv.failure = fleet.Cause{Reason: fleet.ReasonInventoryNotWritten, Message: err.Error()}
+	t.inv.due = time.Now().Add(t.inv.backoff.NextJittered(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
 }
 
 // yieldsToReplica ends the work on a target whose inventory another replica of this agent has written for a newer version,

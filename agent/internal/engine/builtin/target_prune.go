@@ -10,10 +10,10 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // settle runs when every desired object was tried: it prunes, and writes the inventory.
@@ -59,9 +59,9 @@ func (t *target) prune(now time.Time, s progress) {
 			// Written before the inventory shrinks: the rest of a change that was held never looks like a small change.
 			o.record.hold, t.inv.dirty = decision.Hold, true
 		}
-		if decision.Reason != "" {
-			t.keep(o, decision.Reason, decision.Protected)
-		} else if why := cmp.Or(t.engine.namespaceInUse(o.ref, t.id), o.occupiedAt(t.now)); why != "" {
+		if !decision.Cause.IsZero() {
+			t.keep(o, decision.Cause, decision.Protected)
+		} else if why := cmp.Or(t.engine.namespaceInUse(o.ref, t.id), o.occupiedAt(t.now)); !why.IsZero() {
 			t.postpone(o, why)
 		} else {
 			o.endWait()
@@ -90,7 +90,7 @@ func (t *target) withoutOccupied(remove []*object) []*object {
 		if !kube.IsNamespace(o.ref) || in == nil {
 			return false
 		}
-		t.postpone(o, in.ref.String()+" is kept in it")
+		t.postpone(o, fleet.Cause{Reason: fleet.ReasonNotEmpty, Message: in.ref.String() + " is kept in it"})
 		return true
 	})
 }
@@ -129,14 +129,12 @@ func (t *target) keepObject(o *object) {
 	case o.phase == phaseRemoving:
 	case o.refused():
 		t.transition(o, phaseKept)
-		o.leaving.reason = o.leaving.bounds.refusal
+		o.leaving.cause = o.leaving.bounds.refusal
 	case o.leaving.claimedBy != "":
-		// Until that target has taken it over, which the label tells: if it were forgotten before and this agent stopped
-		// now, it would have no owner.
-		t.postpone(o, fmt.Sprintf("target %s is about to take it over", o.leaving.claimedBy))
-	case o.leaving.handOver != "":
+		t.postpone(o, claimed(o.leaving.claimedBy))
+	case !o.leaving.handOver.IsZero():
 		t.awaitHandOver(o)
-	case o.leaving.bounds.beyond != "":
+	case !o.leaving.bounds.beyond.IsZero():
 		t.keep(o, o.leaving.bounds.beyond, true)
 	default:
 		t.keep(o, o.leaving.keptBy, true)
@@ -145,13 +143,13 @@ func (t *target) keepObject(o *object) {
 
 // postpone keeps an object while the claim of another target is in the way. The watch reports a new owner, and claims
 // report a released claim; the attempt from time to time is a backstop.
-func (t *target) postpone(o *object, why string) {
+func (t *target) postpone(o *object, why fleet.Cause) {
 	o.leaving.waits = true
 	t.awaitClaims()
 	ready := !t.now.Before(o.retry.due)
 	t.keep(o, why, false)
 	if ready && o.phase == phaseKept {
-		o.retry.due = t.now.Add(o.retry.backoff.Next(t.engine.timing.retryFirst, t.engine.timing.retryMax))
+		o.retry.due = t.now.Add(o.retry.backoff.NextJittered(t.engine.timing.retryFirst, t.engine.timing.retryMax))
 	}
 }
 
@@ -165,7 +163,7 @@ func (t *target) removeLast(now time.Time, remove []*object) {
 		last = max(last, o.step)
 	}
 	for _, o := range remove {
-		o.leaving.reason = ""
+		o.leaving.cause = fleet.Cause{}
 		// A terminating object is checked again when its watch reports it, or when it is due.
 		ready := o.phase == phaseLeaving || o.phase == phaseKept || o.phase == phaseTerminating && !o.retry.due.IsZero()
 		if o.step == last && ready && !now.Before(o.retry.due) && t.inflight < t.maxInflight() {
@@ -175,14 +173,14 @@ func (t *target) removeLast(now time.Time, remove []*object) {
 }
 
 // keep keeps a leaving object. A protected one is released when the deployment is deleted.
-func (t *target) keep(o *object, reason string, protected bool) {
+func (t *target) keep(o *object, why fleet.Cause, protected bool) {
 	if o.phase == phaseRemoving {
 		return
 	}
 	if o.phase != phaseTerminating {
 		t.transition(o, phaseKept)
 	}
-	o.leaving.reason = reason
+	o.leaving.cause = why
 	if t.now.Before(o.retry.due) || t.inflight >= t.maxInflight() {
 		return
 	}
@@ -196,13 +194,8 @@ func (t *target) keep(o *object, reason string, protected bool) {
 
 func (t *target) startRemove(o *object, want kube.Intent) {
 	key, ref, uids, handOver := o.key(), o.ref, t.desiredUIDs(), t.handOver(o.ref)
-	job := kube.RemoveRequest{Owner: t.work.owner, Ref: o.ref, UID: o.record.uid, Intent: want, KeepAnnotation: o.record.keepAnnotation, WholeDeployment: t.work.desired.State.Tombstone, FoundEmpty: !o.leaving.emptyAt.IsZero(), Propagation: t.work.desired.State.Policy.Propagation, StillDesired: func(uid string) string {
-		if uids[uid] {
-			return "it is desired under another name"
-		}
-		return ""
-	}, KeepReason: func() string {
-		if why := cmp.Or(t.wantedElsewhere(key, handOver), t.refusal(ref)); why != "" || want != kube.IntentDelete {
+	job := kube.RemoveRequest{Owner: t.work.owner, Ref: o.ref, UID: o.record.uid, Intent: want, KeepAnnotation: o.record.keepAnnotation, WholeDeployment: t.work.desired.State.Tombstone, FoundEmpty: !o.leaving.emptyAt.IsZero(), Propagation: t.work.desired.State.Policy.Propagation, StillDesired: func(uid string) bool { return uids[uid] }, KeepCause: func() fleet.Cause {
+		if why := cmp.Or(t.wantedElsewhere(key, handOver), t.refusal(ref)); !why.IsZero() || want != kube.IntentDelete {
 			return why
 		}
 		return cmp.Or(t.beyond(ref), t.engine.namespaceInUse(ref, t.id))
@@ -228,12 +221,13 @@ func (t *target) removed(o *object, want kube.Intent, out kube.RemoveResult, err
 		if errors.As(err, &look) {
 			most = timing.retryMax // the check takes a request for each kind
 		}
-		o.retry.failure, o.leaving.contents, o.leaving.unservedSince, o.leaving.emptyAt = want.String()+": "+err.Error(), "", time.Time{}, time.Time{}
-		o.retry.due = time.Now().Add(o.retry.backoff.Next(timing.retryFirst, most))
+		o.retry.failure = fleet.Cause{Reason: kube.ReasonOf(err, fleet.ReasonPruneFailed), Message: want.String() + ": " + err.Error()}
+		o.leaving.contents, o.leaving.unservedSince, o.leaving.emptyAt = fleet.Cause{}, time.Time{}, time.Time{}
+		o.retry.due = time.Now().Add(o.retry.backoff.NextJittered(timing.retryFirst, most))
 		return
 	}
 	tries := o.retry.backoff
-	o.retry.failure, o.leaving.contents, o.retry.backoff, o.retry.due = "", "", backoff.Backoff{}, time.Time{}
+	o.retry.failure, o.leaving.contents, o.retry.backoff, o.retry.due = fleet.Cause{}, fleet.Cause{}, wait.Backoff{}, time.Time{}
 	if !out.KindUnserved {
 		o.leaving.unservedSince = time.Time{}
 	}
@@ -247,45 +241,51 @@ func (t *target) removed(o *object, want kube.Intent, out kube.RemoveResult, err
 		}
 		if t.awaitsTakeover(o) {
 			t.transition(o, phaseKept)
-			o.leaving.waits, o.retry.due = true, t.now.Add(tries.Next(t.engine.timing.retryFirst, t.engine.timing.retryMax))
-			o.retry.backoff, o.leaving.reason = tries, "it has finished, and another deployment that wants it has not taken it over yet"
+			o.leaving.waits, o.retry.due = true, t.now.Add(tries.NextJittered(t.engine.timing.retryFirst, t.engine.timing.retryMax))
+			o.retry.backoff = tries
+			o.leaving.cause = fleet.Cause{Reason: fleet.ReasonHandOverPending, Message: "it has finished, and another deployment that wants it has not taken it over yet"}
 			break
 		}
 		if want == kube.IntentDelete {
-			t.event(fleet.EventNormal, "Pruned", o, cmp.Or(out.Note, "was deleted"))
+			message := "was deleted"
+			if out.KindUnserved {
+				message = "its kind is not served any more"
+			}
+			t.event(fleet.EventNormal, fleet.ReasonPruned, o, message)
 		}
 		t.forget(o)
 	case kube.OutcomeReleased:
 		t.detached(o, out.Live)
 	case kube.OutcomeNotOurs:
-		t.lose(o, want, out.Note)
+		t.lose(o, want, out.Cause)
 	case kube.OutcomeKept:
 		t.transition(o, phaseKept)
-		o.leaving.reason, o.leaving.keptBy, o.live.known = out.Note, out.Note, true
+		o.leaving.cause, o.leaving.keptBy, o.live.known = out.Cause, out.Cause, true
 	case kube.OutcomeTerminating:
 		t.transition(o, phaseTerminating)
-		o.live.known, o.health.status, o.health.note = true, fleet.HealthTerminating, out.Note
+		o.live.known, o.health.status, o.health.cause = true, fleet.HealthTerminating, out.Cause
 		if o.leaving.since.IsZero() {
 			o.leaving.since = t.now
 		}
 		if o.watch.Failed() || !o.kind.resolved {
-			o.retry.due = time.Now().Add(o.retry.backoff.Next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
+			o.retry.due = time.Now().Add(o.retry.backoff.NextJittered(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
 		}
 	case kube.OutcomeWaits:
 		t.transition(o, phaseKept)
-		o.leaving.reason, o.live.known = out.Note, true
+		o.leaving.cause, o.live.known = out.Cause, true
 		if want == kube.IntentDetach || want == kube.IntentRelease {
 			t.retryLater(o, tries, t.engine.timing.forbiddenMax)
 		}
 	case kube.OutcomeOccupied:
 		t.transition(o, phaseKept)
-		o.leaving.reason, o.live.known, o.leaving.contents = out.Note, true, out.Note
+		o.leaving.cause, o.live.known, o.leaving.contents = out.Cause, true, out.Cause
 		t.retryLater(o, tries, t.engine.timing.retryMax) // the check takes a request for each kind
 	case kube.OutcomeEmpty:
 		t.transition(o, phaseKept)
 		o.live.known, o.leaving.waits, o.leaving.emptyAt = true, true, t.now
-		o.retry.due, o.leaving.reason = t.now.Add(t.engine.timing.unserved), "nothing of any deployment is in it, which is looked at once more"
-		o.leaving.contents = o.leaving.reason
+		o.retry.due = t.now.Add(t.engine.timing.unserved)
+		o.leaving.cause = fleet.Cause{Reason: fleet.ReasonPruning, Message: "nothing of any deployment is in it, which is checked a second time"}
+		o.leaving.contents = o.leaving.cause
 	case kube.OutcomeExists:
 		t.transition(o, phaseKept)
 		o.live.known = true
@@ -308,35 +308,33 @@ func (t *target) doubtsUnserved(o *object) bool {
 	}
 	t.transition(o, phaseKept)
 	o.leaving.waits, o.retry.due = true, sure
-	o.leaving.reason = "its kind is not served at the moment, which is looked at again before it counts as gone"
-	o.leaving.contents = o.leaving.reason
+	o.leaving.cause = fleet.Cause{Reason: fleet.ReasonKindNotFound, Message: "its kind is not served at the moment, which is checked again before it counts as gone"}
+	o.leaving.contents = o.leaving.cause
 	return true
 }
 
-// wantedElsewhere returns why an object has to wait for other targets of this agent, or "". handOver is what the server
-// says about it.
-func (t *target) wantedElsewhere(key inventory.Key, handOver string) string {
-	switch other := t.engine.claims.other(key, t.id); {
-	case other != "":
-		return fmt.Sprintf("target %s is about to take it over", other)
-	case handOver != "":
-		return handOver
-	case t.engine.isPending():
-		return "other deployments of this agent have not arrived yet"
+// wantedElsewhere returns why an object has to wait for other targets of this agent; zero when it does not. handOver is
+// what the server says about it.
+func (t *target) wantedElsewhere(key inventory.Key, handOver fleet.Cause) fleet.Cause {
+	if why := cmp.Or(claimed(t.engine.claims.other(key, t.id)), handOver); !why.IsZero() {
+		return why
 	}
-	return ""
+	if t.engine.isPending() {
+		return inventory.WaitingForDeployments()
+	}
+	return fleet.Cause{}
 }
 
 // lose drops an object that exists and is not ours any more.
-func (t *target) lose(o *object, want kube.Intent, why string) {
+func (t *target) lose(o *object, want kube.Intent, why fleet.Cause) {
 	other := t.engine.claims.other(o.key(), t.id)
 	if other != "" && want != kube.IntentRelease {
-		t.event(fleet.EventNormal, "HandedOver", o, fmt.Sprintf("was taken over by target %s", other))
+		t.event(fleet.EventNormal, fleet.ReasonHandedOver, o, fmt.Sprintf("was taken over by target %s", other))
 	} else if want == kube.IntentRelease {
-		t.end.released = append(t.end.released, release{o.ref.String(), o.leaving.reason})
-		t.event(fleet.EventNormal, "Released", o, "was kept when its deployment was deleted: "+o.leaving.reason)
+		t.end.released = append(t.end.released, release{o.ref.String(), o.leaving.cause})
+		t.event(fleet.EventNormal, fleet.ReasonReleased, o, "was kept when its deployment was deleted: "+o.leaving.cause.Message)
 	} else {
-		t.event(fleet.EventWarning, "NotPruned", o, "was left alone: "+why)
+		t.event(fleet.EventWarning, fleet.ReasonNotPruned, o, "was left alone: "+why.Message)
 	}
 	t.forget(o)
 }
@@ -348,16 +346,16 @@ func (t *target) evaluateLeaving(o *object, live *unstructured.Unstructured) {
 		o.retry.due = time.Time{} // another owner has taken it over
 	}
 	whole := t.work.desired.State.Tombstone
-	if o.leaving.keptBy != "" && kube.KeptByLive(live.GetAnnotations(), whole) == "" && kube.KeptByManifest(o.record.keepAnnotation, whole) == "" {
+	if !o.leaving.keptBy.IsZero() && kube.KeptByLive(live.GetAnnotations(), whole).IsZero() && kube.KeptByManifest(o.record.keepAnnotation, whole).IsZero() {
 		t.transition(o, phaseLeaving)
-		o.leaving.keptBy = ""
+		o.leaving.keptBy = fleet.Cause{}
 	}
 }
 
 // recheckLeaving checks again a leaving object that may be gone by now.
 func (t *target) recheckLeaving(o *object) {
 	t.transition(o, phaseLeaving)
-	o.live.known, o.leaving.keptBy, o.retry.due = false, "", time.Time{}
+	o.live.known, o.leaving.keptBy, o.retry.due = false, fleet.Cause{}, time.Time{}
 }
 
 // noInventoryMessage is the message of a tombstone for a target without an inventory.
@@ -384,10 +382,10 @@ func (t *target) inventoryDeleted(err error) {
 	t.end.done = true
 	switch {
 	case t.work.desired.State.Detached:
-		t.event(fleet.EventNormal, "Detached", nil, fmt.Sprintf("%d objects stay as they are and are not managed any more", len(t.end.detached)))
+		t.event(fleet.EventNormal, fleet.ReasonDetached, nil, fmt.Sprintf("%d objects stay as they are and are not managed any more", len(t.end.detached)))
 	case t.end.noInventory:
-		t.event(fleet.EventWarning, "NoInventory", nil, noInventoryMessage)
+		t.event(fleet.EventWarning, fleet.ReasonNoInventory, nil, noInventoryMessage)
 	default:
-		t.event(fleet.EventNormal, "Deleted", nil, "everything was deleted")
+		t.event(fleet.EventNormal, fleet.ReasonDeleted, nil, "everything was deleted")
 	}
 }

@@ -6,33 +6,34 @@ import (
 	"strings"
 	"time"
 
-	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // awaitGone waits until an object is gone that was deleted to be recreated. Its watch reports that; without a watch it
 // is tried again from time to time. A restart in between is harmless: the object is desired and does not exist.
 func (t *target) awaitGone(o *object, why *kube.NotGoneError) {
 	t.transition(o, phaseReplacing)
-	o.retry.attempted, o.retry.failure, o.live.known = true, "", false
-	o.replaced, o.health.status, o.health.note = why.Field, fleet.HealthTerminating, why.Error()
+	o.retry.attempted, o.retry.failure, o.live.known = true, fleet.Cause{}, false
+	o.replaced, o.health.status = why.Field, fleet.HealthTerminating
+	o.health.cause = fleet.Cause{Reason: fleet.ReasonTerminating, Message: why.Error()}
 	o.retry.due = time.Time{}
 	if o.watch.Failed() {
-		o.retry.due = time.Now().Add(o.retry.backoff.Next(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
+		o.retry.due = time.Now().Add(o.retry.backoff.NextJittered(t.engine.timing.retryFirst, t.engine.timing.forbiddenMax))
 	}
 }
 
-// replaceHold returns a function that returns why an object must not be deleted and recreated, or "": the reasons are
-// those for a deletion.
-func (t *target) replaceHold(ref fleet.ObjectRef) func() string {
-	return func() string { return cmp.Or(t.refusal(ref), t.beyond(ref)) }
+// replaceHold returns a function that returns why an object must not be deleted and recreated; zero when it may. The causes
+// are those for a deletion.
+func (t *target) replaceHold(ref fleet.ObjectRef) func() fleet.Cause {
+	return func() fleet.Cause { return cmp.Or(t.refusal(ref), t.beyond(ref)) }
 }
 
 // recreate creates an object that was deleted to be recreated.
 func (t *target) recreate(o *object) {
 	t.transition(o, phaseApply)
-	o.live.known, o.retry.backoff, o.retry.due = false, backoff.Backoff{}, time.Time{}
+	o.live.known, o.retry.backoff, o.retry.due = false, wait.Backoff{}, time.Time{}
 }
 
 // reportTakeover emits events for what an apply took over from others.
@@ -40,9 +41,9 @@ func (t *target) reportTakeover(o *object, out kube.ApplyResult) {
 	switch from := out.Previous; {
 	case from.Target != "":
 		t.engine.tookOver(from.Target, o.key())
-		t.event(fleet.EventNormal, "TakenOver", o, fmt.Sprintf("was taken over from target %s, which this deployment was here before", from.Target))
+		t.event(fleet.EventNormal, fleet.ReasonTakenOver, o, fmt.Sprintf("was taken over from target %s, which this deployment was here before", from.Target))
 	case from.Agent != "":
-		t.event(fleet.EventNormal, "TakenOver", o, fmt.Sprintf("was taken over from agent %s, which has no inventory here", from.Agent))
+		t.event(fleet.EventNormal, fleet.ReasonTakenOver, o, fmt.Sprintf("was taken over from agent %s, which has no inventory here", from.Agent))
 	}
 	t.reportAdoption(o, out.Adopted)
 	if len(out.Forced) == 0 {
@@ -56,7 +57,7 @@ func (t *target) reportTakeover(o *object, out kube.ApplyResult) {
 	if more := len(out.Forced) - limit; more > 0 {
 		parts = append(parts, fmt.Sprintf("and %d more", more))
 	}
-	t.event(fleet.EventNormal, "Forced", o, "took over "+strings.Join(parts, ", "))
+	t.event(fleet.EventNormal, fleet.ReasonForced, o, "took over "+strings.Join(parts, ", "))
 }
 
 // reportAdoption emits an event that names the former managers of an adopted object.
@@ -64,10 +65,10 @@ func (t *target) reportAdoption(o *object, a *kube.Adoption) {
 	switch {
 	case a == nil:
 	case len(a.Tools) > 0:
-		t.event(fleet.EventWarning, "Adopted", o, fmt.Sprintf("was taken over although it belongs to %s: have that let go of it, or both will change it", strings.Join(a.Tools, " and ")))
+		t.event(fleet.EventWarning, fleet.ReasonAdopted, o, fmt.Sprintf("was taken over although it belongs to %s: remove it there, or both will change it", strings.Join(a.Tools, " and ")))
 	case len(a.Managers) > 0:
-		t.event(fleet.EventNormal, "Adopted", o, fmt.Sprintf("was taken over as it was found; fields of it were set by %q", a.Managers))
+		t.event(fleet.EventNormal, fleet.ReasonAdopted, o, fmt.Sprintf("was taken over as it was found; fields of it were set by %q", a.Managers))
 	default:
-		t.event(fleet.EventNormal, "Adopted", o, "was taken over as it was found")
+		t.event(fleet.EventNormal, fleet.ReasonAdopted, o, "was taken over as it was found")
 	}
 }

@@ -10,11 +10,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/watch"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // resolve looks up the kinds in use, each once.
@@ -62,7 +62,7 @@ func (t *target) unresolved(gvk schema.GroupVersionKind, err error) {
 		case o.leaving != nil || o.kind.resolved || o.phase != phaseResolve || kube.GVK(o.ref) != gvk || t.waitsFor(o) != nil:
 		case comes && t.isDryRun():
 			t.dryRunDone(o, kube.ApplyResult{}, nil)
-		case comes && o.retry.backoff.Tries < kindTries:
+		case comes && o.retry.backoff.Attempts() < kindTries:
 			t.transition(o, phaseFailed)
 			o.retry.attempted, o.kind.unknown, o.kind.expected = true, true, true
 			o.retry.due = time.Now().Add(t.pause(o, err))
@@ -92,15 +92,15 @@ func (t *target) assignMapping(o *object, m kube.Mapping) (moved bool) {
 	}
 	if ref != o.ref {
 		if !t.relocate(o, ref) {
-			t.failed(o, &kube.Refusal{Reason: fmt.Sprintf("%s is defined twice", ref)})
+			t.failed(o, &kube.Refusal{Cause: fleet.Cause{Reason: fleet.ReasonDuplicateObject, Message: fmt.Sprintf("%s is defined twice", ref)}})
 			return false
 		}
 		moved = true
 	}
 	o.kind.mapping = m
 	if o.leaving == nil {
-		if why := t.refuse(ref, m); why != "" {
-			t.failed(o, &kube.Refusal{Reason: why})
+		if why := t.refuse(ref, m); !why.IsZero() {
+			t.failed(o, &kube.Refusal{Cause: why})
 			return moved
 		}
 		t.transition(o, o.firstPhase())
@@ -120,7 +120,7 @@ func (t *target) relocate(o *object, ref fleet.ObjectRef) bool {
 			return false
 		}
 		o.record.listed, o.record.applied, o.record.live, o.record.uid = there.record.listed, there.record.applied, there.record.live, there.record.uid
-		o.record.keepAnnotation, o.record.finished = there.record.keepAnnotation, there.record.finished
+		o.record.keepAnnotation, o.record.finished, o.record.fields = there.record.keepAnnotation, there.record.finished, there.record.fields
 		t.unresolve(there)
 	}
 	delete(t.objects, o.key())
@@ -134,7 +134,7 @@ func (t *target) failed(o *object, err error) {
 	if t.leaveExisting(o, err) {
 		return
 	}
-	if o.retry.missingNamespace = missingNamespace(err); o.retry.missingNamespace != "" {
+	if o.retry.missingNamespace = kube.MissingNamespace(err); o.retry.missingNamespace != "" {
 		t.awaitsNamespaces = true
 		t.recreateNamespace(o.retry.missingNamespace)
 	}
@@ -144,14 +144,14 @@ func (t *target) failed(o *object, err error) {
 	o.retry.due = time.Now().Add(t.pause(o, err))
 	o.live.known = false // it may have changed since
 	t.suspendClaim(o, err)
-	message := t.describe(o, err)
-	if message != o.retry.failure {
-		o.retry.failure = message
-		reason := fleet.ReasonApplyFailed
-		if t.isDryRun() {
-			reason = fleet.ReasonDryRunFailed
-		}
-		t.event(fleet.EventWarning, reason, o, message)
+	general := fleet.ReasonApplyFailed
+	if t.isDryRun() {
+		general = fleet.ReasonDryRunFailed
+	}
+	failure := fleet.Cause{Reason: kube.ReasonOf(err, general), Message: t.describe(o, err)}
+	if failure != o.retry.failure {
+		o.retry.failure = failure
+		t.event(fleet.EventWarning, general, o, failure.Message)
 	}
 }
 
@@ -167,7 +167,7 @@ func (t *target) suspendClaim(o *object, err error) {
 	switch {
 	case errors.As(err, &by):
 		t.engine.claims.suspend(o.key(), t.id, by.Target)
-	case errors.As(err, &refused), apierrors.IsForbidden(err) && o.retry.backoff.Tries >= forbiddenTries:
+	case errors.As(err, &refused), apierrors.IsForbidden(err) && o.retry.backoff.Attempts() >= forbiddenTries:
 		t.engine.claims.suspend(o.key(), t.id, "")
 	}
 }
@@ -177,12 +177,12 @@ func (t *target) pause(o *object, err error) time.Duration {
 	timing := t.engine.timing
 	switch {
 	case apierrors.IsForbidden(err):
-		return o.retry.backoff.Next(timing.retryFirst, timing.forbiddenMax)
+		return o.retry.backoff.NextJittered(timing.retryFirst, timing.forbiddenMax)
 	case o.kind.unknown && o.kind.expected:
 		// The API server needs a moment to serve a new kind.
-		return o.retry.backoff.Next(timing.kindFirst, timing.retryMax)
+		return o.retry.backoff.NextJittered(timing.kindFirst, timing.retryMax)
 	}
-	return o.retry.backoff.Next(timing.retryFirst, timing.retryMax)
+	return o.retry.backoff.NextJittered(timing.retryFirst, timing.retryMax)
 }
 
 func (t *target) describe(o *object, err error) string {
@@ -197,7 +197,7 @@ func (t *target) describe(o *object, err error) string {
 func (t *target) retryKinds(group string) {
 	for _, o := range t.order {
 		if o.leaving == nil && o.kind.unknown && (group == "" || o.ref.Group == group) {
-			o.retry.due, o.retry.backoff, o.kind.expected = time.Time{}, backoff.Backoff{}, group != ""
+			o.retry.due, o.retry.backoff, o.kind.expected = time.Time{}, wait.Backoff{}, group != ""
 		}
 	}
 }
@@ -210,7 +210,7 @@ func (t *target) retryAll() {
 			t.allowed(o)
 		}
 		if o.phase == phaseFailed || o.phase == phaseLeaving {
-			o.retry.due, o.retry.backoff = time.Time{}, backoff.Backoff{}
+			o.retry.due, o.retry.backoff = time.Time{}, wait.Backoff{}
 		}
 	}
 }
@@ -218,8 +218,8 @@ func (t *target) retryAll() {
 // retryWaiting makes due what waits for the claims of others.
 func (t *target) retryWaiting() {
 	for _, o := range t.order {
-		if o.phase == phaseKept && o.leaving.waits && o.occupiedAt(t.now) == "" {
-			o.retry.due, o.retry.backoff = time.Time{}, backoff.Backoff{}
+		if o.phase == phaseKept && o.leaving.waits && o.occupiedAt(t.now).IsZero() {
+			o.retry.due, o.retry.backoff = time.Time{}, wait.Backoff{}
 		}
 	}
 }
@@ -230,10 +230,10 @@ func (t *target) allowed(o *object) bool {
 		return true
 	}
 	why := t.refuse(o.ref, o.kind.mapping)
-	if why == "" {
+	if why.IsZero() {
 		return true
 	}
 	t.unresolve(o)
-	t.failed(o, &kube.Refusal{Reason: why})
+	t.failed(o, &kube.Refusal{Cause: why})
 	return false
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
-	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/watch"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
@@ -53,7 +52,7 @@ func (t *target) report() {
 	t.engine.reporter.Status(status)
 	if status.Observed.Sync == fleet.SyncSynced && t.out.syncedVersion != status.Observed.Version {
 		t.out.syncedVersion = status.Observed.Version
-		t.event(fleet.EventNormal, "Synced", nil, fmt.Sprintf("%d objects are as desired", t.desiredCount()))
+		t.event(fleet.EventNormal, fleet.ReasonSynced, nil, fmt.Sprintf("%d objects are as desired", t.desiredCount()))
 	}
 	t.reportHeld(status)
 }
@@ -110,70 +109,9 @@ func (t *target) status() engine.Status {
 	if out.Observed.Health == "" {
 		out.Observed.Health = fleet.HealthCurrent
 	}
-	out.Observed.Sync, out.Observed.Message = t.summarize(out.Objects)
+	state, why := t.summarize(out.Objects)
+	out.Observed.Sync, out.Observed.Reason, out.Observed.Message = state, why.Reason, why.Message
 	return out
-}
-
-// describeObject describes one object, and what it waits for.
-func (t *target) describeObject(o *object) fleet.ObjectStatus {
-	out := o.status()
-	if on := t.waitsFor(o); on != nil {
-		out.Message = fmt.Sprintf("waits for %s to be ready", on.ref)
-	}
-	return out
-}
-
-// status describes one object.
-func (o *object) status() fleet.ObjectStatus {
-	out := fleet.ObjectStatus{ObjectRef: o.ref, Sync: fleet.SyncSyncing, Health: o.health.status, Message: o.explanation()}
-	switch {
-	case out.Health != "":
-	case o.leaving == nil && o.retry.failure == "":
-		out.Health = fleet.HealthInProgress
-	default:
-		out.Health = fleet.HealthUnknown
-	}
-	switch {
-	case o.retry.failure != "":
-		out.Sync, out.Message = fleet.SyncFailed, o.retry.failure
-	case o.preview != "":
-		out.Sync, out.Message = fleet.SyncOutOfSync, o.preview
-	case o.drift.reported != "":
-		out.Sync, out.Message = fleet.SyncOutOfSync, o.drift.reported
-	case o.phase == phaseReplacing:
-		out.Message = joinNonEmpty("; ", "is replaced, because "+o.replaced+" cannot be changed", out.Message)
-	case o.inPlace(), o.phase == phaseCompared:
-		out.Sync = fleet.SyncSynced
-		if o.health.autoscaler != "" {
-			out.Message = joinNonEmpty("; ", out.Message, "replicas are set by "+o.health.autoscaler)
-		}
-	case o.drift.delayed:
-		out.Message = "is changed again and again by something else; restored less and less often"
-	case o.leaving != nil && o.leaving.reason != "" && o.leaving.confirmable:
-		out.Sync, out.Message = fleet.SyncHeld, "is not in the bundle any more; held: "+o.leaving.reason
-	case o.leaving != nil && o.leaving.reason != "" && o.leaving.waits:
-		out.Message = "is not in the bundle any more; kept for now: " + o.leaving.reason
-	case o.leaving != nil && o.leaving.reason != "":
-		out.Sync, out.Message = fleet.SyncSynced, "is not in the bundle any more; kept: "+o.leaving.reason
-	case o.leaving != nil && o.health.note == "":
-		out.Message = "is not in the bundle any more"
-	}
-	switch {
-	case out.Sync != fleet.SyncSynced:
-	case o.unknownState() != "":
-		out.Health, out.Message = fleet.HealthUnknown, o.unknownState()
-	case o.watch.Reason == watch.Forbidden:
-		out.Message = joinNonEmpty("; ", out.Message, "not watched, so that drift and health are noticed late: "+o.watch.Message)
-	}
-	return out
-}
-
-// unknownState returns why the state of the object is not known at present, or "".
-func (o *object) unknownState() string {
-	if o.watch.Reason == watch.Stale {
-		return o.watch.Message
-	}
-	return o.reread.failure
 }
 
 // untilDue returns how long the goroutine may sleep if no event arrives.

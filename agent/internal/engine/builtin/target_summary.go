@@ -9,25 +9,26 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// tally counts objects by their sync state, and has the message of the first failed and the first changed one.
+// tally counts objects by their sync state, and has the cause of the first object of some of them, with its name.
 type tally struct {
 	failed, syncing, changed, held int
-	failure, change                string
+	failure, progress, change      fleet.Cause
 }
 
 func count(objects []fleet.ObjectStatus) tally {
 	var n tally
 	for _, o := range objects {
-		said := o.ObjectRef.String() + ": " + o.Message
+		why := fleet.Cause{Reason: o.Reason, Message: o.ObjectRef.String() + ": " + o.Message}
 		switch o.Sync {
 		case fleet.SyncFailed:
 			n.failed++
-			n.failure = cmp.Or(n.failure, said)
+			n.failure = cmp.Or(n.failure, why)
 		case fleet.SyncSyncing:
 			n.syncing++
+			n.progress = cmp.Or(n.progress, why)
 		case fleet.SyncOutOfSync:
 			n.changed++
-			n.change = cmp.Or(n.change, said)
+			n.change = cmp.Or(n.change, why)
 		case fleet.SyncHeld:
 			n.held++
 		}
@@ -35,97 +36,126 @@ func count(objects []fleet.ObjectStatus) tally {
 	return n
 }
 
-// summarize derives the sync state and the message of the target from its objects.
-func (t *target) summarize(objects []fleet.ObjectStatus) (fleet.SyncState, string) {
+// failures describes the failed objects; "" when there are none.
+func (n tally) failures() string {
+	if n.failed == 0 {
+		return ""
+	}
+	return n.failure.Message + others(n.failed)
+}
+
+// summarize derives the sync state of the target and its cause from its objects.
+func (t *target) summarize(objects []fleet.ObjectStatus) (fleet.SyncState, fleet.Cause) {
 	n := count(objects)
 	switch {
 	case t.stopped.successor != "":
 		// The server has one target of a deployment on an agent. If it sends this one, it was restored from a backup.
-		return fleet.SyncRewound, fmt.Sprintf("target %s of the same deployment came after this one and has taken over here", t.stopped.successor)
+		return fleet.SyncRewound, fleet.Cause{Reason: fleet.ReasonRewound,
+			Message: fmt.Sprintf("target %s of the same deployment came after this one and has taken over here", t.stopped.successor)}
 	case t.stopped.newerReplica:
-		return fleet.SyncFailed, "another replica of this agent has taken over and works on a newer version"
-	case t.work.invalid != "":
+		return fleet.SyncFailed, fleet.Cause{Reason: fleet.ReasonNewerReplica, Message: "another replica of this agent has taken over and works on a newer version"}
+	case !t.work.invalid.IsZero():
 		return fleet.SyncFailed, t.work.invalid
 	case t.end.done:
 		return t.endSummary()
-	case t.inv.failure != "":
+	case !t.inv.failure.IsZero():
 		return fleet.SyncFailed, t.inv.failure
 	case t.work.desired.State.Detached:
-		return t.detachSummary(n.failed, n.failure)
+		return t.detachSummary(n)
 	case n.syncing > 0 && !t.settled():
 		return t.progressSummary(n)
 	}
-	kept := t.keptSummary()
+	state, reason, notes := t.settledSummary(n, objects)
+	return state, fleet.Cause{Reason: reason, Message: joinNonEmpty("; ", append(notes, t.keptSummary())...)}
+}
+
+// settledSummary summarizes a target that has tried every object. The notes are the message, without the objects that are
+// kept.
+func (t *target) settledSummary(n tally, objects []fleet.ObjectStatus) (state fleet.SyncState, reason fleet.Reason, notes []string) {
+	damaged := t.inv.inventory.Damaged()
 	switch tomb := t.work.desired.State.Tombstone; {
 	case n.failed > 0:
-		return fleet.SyncFailed, joinNonEmpty("; ", n.failure+others(n.failed), kept)
-	case tomb && len(t.inv.inventory.Damaged()) > 0:
-		return fleet.SyncFailed, joinNonEmpty("; ", "the inventory cannot be read: ConfigMap "+t.inv.inventory.Damaged()[0], kept)
-	case tomb && t.anyRefused():
-		return fleet.SyncFailed, kept
+		return fleet.SyncFailed, fleet.ReasonObjectsFailed, []string{n.failures()}
+	case tomb && len(damaged) > 0:
+		return fleet.SyncFailed, fleet.ReasonInventoryDamaged, []string{"the inventory cannot be read: ConfigMap " + damaged[0]}
+	case tomb && !t.firstRefusal().IsZero():
+		return fleet.SyncFailed, t.firstRefusal().Reason, nil
 	case tomb, n.syncing > 0:
-		return fleet.SyncSyncing, joinNonEmpty("; ", t.waitingFor(), kept)
-	case t.work.offlineCopy != nil && !t.offlineCopyDone():
-		return fleet.SyncSyncing, kept // the inventory is about to be written
-	case t.recovers():
-		return fleet.SyncSyncing, kept
+		return fleet.SyncSyncing, cmp.Or(n.progress.Reason, fleet.ReasonPruning), []string{t.waitingFor()}
+	case t.work.offlineCopy != nil && !t.offlineCopyDone(), t.recovers():
+		return fleet.SyncSyncing, fleet.ReasonApplying, nil // the inventory is about to be written
 	case n.changed > 0 && t.isDryRun():
-		return fleet.SyncOutOfSync, joinNonEmpty("; ", t.dryRunSummary(n), kept)
+		return fleet.SyncOutOfSync, fleet.ReasonDryRun, []string{t.dryRunSummary(n)}
 	case n.changed > 0:
-		return fleet.SyncOutOfSync, joinNonEmpty("; ", n.change+others(n.changed), n.heldNote(), kept)
+		return fleet.SyncOutOfSync, fleet.ReasonDrifted, []string{n.change.Message + others(n.changed), n.heldNote()}
 	case n.held > 0:
-		return fleet.SyncOutOfSync, joinNonEmpty("; ", n.heldNote(), t.lateObject(), t.unknownStates(), kept)
+		return fleet.SyncOutOfSync, fleet.ReasonPruneHeld, []string{n.heldNote(), t.lateObject(), t.unknownStates()}
 	}
-	return fleet.SyncSynced, joinNonEmpty("; ", t.lateObject(), t.unknownStates(), kept)
+	return fleet.SyncSynced, cmp.Or(unhealthyReason(objects), fleet.ReasonSynced), []string{t.lateObject(), t.unknownStates()}
+}
+
+// unhealthyReason returns the reason of the first object with the worst health; "" when all are current.
+func unhealthyReason(objects []fleet.ObjectStatus) fleet.Reason {
+	worst, reason := fleet.HealthCurrent, fleet.Reason("")
+	for _, o := range objects {
+		if o.Health != worst && fleet.Worst(worst, o.Health) == o.Health {
+			worst, reason = o.Health, o.Reason
+		}
+	}
+	return reason
 }
 
 // endSummary describes how a target ended.
-func (t *target) endSummary() (fleet.SyncState, string) {
+func (t *target) endSummary() (fleet.SyncState, fleet.Cause) {
 	switch detached := t.work.desired.State.Detached; {
 	case detached && t.end.noInventory:
-		return fleet.SyncDetached, "no inventory was found here: nothing was to be let go of"
+		return fleet.SyncDetached, fleet.Cause{Reason: fleet.ReasonDetached, Message: "no inventory was found here: no object was detached"}
 	case detached:
-		return fleet.SyncDetached, ""
+		return fleet.SyncDetached, fleet.Cause{Reason: fleet.ReasonDetached}
 	case t.end.noInventory:
-		return fleet.SyncDeleted, noInventoryMessage
+		return fleet.SyncDeleted, fleet.Cause{Reason: fleet.ReasonNoInventory, Message: noInventoryMessage}
 	case len(t.end.released) > 0:
-		return fleet.SyncDeleted, "kept, and not managed any more: " + describeReleased(t.end.released)
+		return fleet.SyncDeleted, fleet.Cause{Reason: fleet.ReasonReleased, Message: "kept, and not managed any more: " + describeReleased(t.end.released)}
 	}
-	return fleet.SyncDeleted, ""
+	return fleet.SyncDeleted, fleet.Cause{Reason: fleet.ReasonDeleted}
 }
 
 // progressSummary describes a target that has not tried every object yet. If a failed object keeps the others waiting,
 // the target has failed.
-func (t *target) progressSummary(n tally) (fleet.SyncState, string) {
-	state := fleet.SyncSyncing
-	if n.failed > 0 && t.progress().stuck() {
-		state = fleet.SyncFailed
+func (t *target) progressSummary(n tally) (fleet.SyncState, fleet.Cause) {
+	state, reason := fleet.SyncSyncing, fleet.ReasonApplying
+	switch stuck := t.progress().stuck(); {
+	case stuck && n.failed > 0:
+		state, reason = fleet.SyncFailed, fleet.ReasonObjectsFailed
+	case stuck:
+		reason = fleet.ReasonDependencyNotReady
 	}
-	failure := n.failure
-	if failure != "" {
-		failure += others(n.failed)
-	}
-	return state, joinNonEmpty("; ", failure, t.lateObject(), t.waitNote())
+	return state, fleet.Cause{Reason: reason, Message: joinNonEmpty("; ", n.failures(), t.lateObject(), t.waitNote())}
 }
 
 // unknownStates returns how many objects have an unknown state at present, and why.
 func (t *target) unknownStates() string {
-	count, why := 0, ""
+	count, why := 0, fleet.Cause{}
 	for _, o := range t.order {
-		if o.unknownState() != "" && o.leaving == nil {
+		if unknown := o.unknownState(); !unknown.IsZero() && o.leaving == nil {
 			count++
-			why = cmp.Or(why, o.unknownState())
+			why = cmp.Or(why, unknown)
 		}
 	}
 	if count == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the state of %d of %d objects is not known: %s", count, len(t.order), why)
+	return fmt.Sprintf("the state of %d of %d objects is not known: %s", count, len(t.order), why.Message)
 }
 
-// anyRefused reports whether a leaving object must not be touched by this agent.
-func (t *target) anyRefused() bool {
-	return slices.ContainsFunc(t.order, func(o *object) bool { return o.refused() })
+// firstRefusal returns why this agent must not touch a leaving object; zero when it may touch all of them.
+func (t *target) firstRefusal() fleet.Cause {
+	for _, o := range t.order {
+		if o.refused() {
+			return o.leaving.bounds.refusal
+		}
+	}
+	return fleet.Cause{}
 }
 
 // settled reports whether every desired object was tried for this version.
@@ -142,15 +172,17 @@ func others(failed int) string {
 func (t *target) keptSummary() string {
 	const limit = 5
 	var names, reasons []string
+	listed := map[fleet.Cause]bool{}
 	count := 0
 	for _, o := range t.order {
-		if o.leaving == nil || o.leaving.reason == "" {
+		if o.leaving == nil || o.leaving.cause.IsZero() {
 			continue
 		}
 		if count++; count <= limit {
 			names = append(names, o.ref.String())
-			if !slices.Contains(reasons, o.leaving.reason) {
-				reasons = append(reasons, o.leaving.reason)
+			if why := o.leaving.cause; !listed[why] {
+				listed[why] = true
+				reasons = append(reasons, why.Message)
 			}
 		}
 	}
@@ -167,7 +199,7 @@ func (t *target) keptSummary() string {
 func (t *target) waitingFor() string {
 	for _, o := range t.order {
 		if o.phase == phaseTerminating {
-			return fmt.Sprintf("%s %s", o.ref, o.health.note)
+			return fmt.Sprintf("%s %s", o.ref, o.health.cause.Message)
 		}
 	}
 	return ""

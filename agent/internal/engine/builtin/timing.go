@@ -3,9 +3,9 @@ package builtin
 import (
 	"time"
 
-	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/watch"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // timing holds the delays of the engine. Tests make them short.
@@ -50,8 +50,9 @@ func (h *healing) next(now time.Time, t timing) time.Duration {
 	if h.count <= t.healBurst {
 		return 0
 	}
-	late := backoff.Backoff{Tries: h.count - t.healBurst - 1}
-	delay := late.Next(t.healFirst, t.healMax)
+	var late wait.Backoff
+	late.Skip(h.count - t.healBurst - 1)
+	delay := late.NextJittered(t.healFirst, t.healMax)
 	h.last = now.Add(delay)
 	return delay
 }

@@ -1,6 +1,7 @@
 package builtin
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -17,7 +18,7 @@ import (
 func (t *target) arrange(desired []*object, manifests []manifest.Object) {
 	order, err := manifest.Arrange(manifests, t.work.desired.State.Namespace)
 	if err != nil {
-		t.work.invalid = err.Error()
+		t.work.invalid = fleet.Cause{Reason: fleet.ReasonBundleInvalid, Message: err.Error()}
 		return
 	}
 	for i, o := range desired {
@@ -30,7 +31,7 @@ func (t *target) arrange(desired []*object, manifests []manifest.Object) {
 
 // ready reports whether objects that wait for this one may be applied.
 func (o *object) ready() bool {
-	return o.inPlace() && o.retry.attempted && o.retry.failure == "" && o.health.status == fleet.HealthCurrent
+	return o.inPlace() && o.retry.attempted && o.retry.failure.IsZero() && o.health.status == fleet.HealthCurrent
 }
 
 // findBarrier finds the first object that is not ready: later waves wait for it.
@@ -84,9 +85,4 @@ func (t *target) waitNote() string {
 }
 
 // unreadyNote returns why an object is not ready, as far as it is known.
-func (o *object) unreadyNote() string {
-	if o.retry.failure != "" {
-		return o.retry.failure
-	}
-	return o.health.note
-}
+func (o *object) unreadyNote() string { return cmp.Or(o.retry.failure, o.health.cause).Message }

@@ -27,15 +27,15 @@ func dryRunAsAccount(t *testing.T, w *world) {
 	e := w.start(t)
 	e.Set(w.desired(t, 1, configMap("a", "1")))
 	s := w.rec.status(t, w.target, 1, fleet.SyncFailed)
-	if o := object(t, s, "ConfigMap a"); o.Sync != fleet.SyncFailed || !w.namesReader(o.Message) {
-		t.Errorf("a is %s %q, want who may not", o.Sync, o.Message)
+	if o := object(t, s, "ConfigMap a"); o.Sync != fleet.SyncFailed || o.Reason != fleet.ReasonForbidden || !w.namesReader(o.Message) {
+		t.Errorf("a is %s %s %q, want who may not", o.Sync, o.Reason, o.Message)
 	}
 	if writes := w.writesAnywhere(0); len(writes) != 0 {
 		t.Errorf("writes are %v, want none", writes)
 	}
 	w.account(t, "reader", `["get", "create", "patch"]`)
 	s = w.rec.status(t, w.target, 1, fleet.SyncOutOfSync)
-	if o := object(t, s, "ConfigMap a"); o.Message != "would be created" {
+	if o := object(t, s, "ConfigMap a"); o.Reason != fleet.ReasonDryRun || o.Message != "would be created" {
 		t.Errorf("a says %q, want it compared now that it may be", o.Message)
 	}
 }
@@ -78,7 +78,7 @@ func driftAsAccount(t *testing.T, w *world) {
 	w.edit(t, "kubectl-edit", "a", `{"data":{"key":"edited"}}`)
 	// That it was changed is seen by the watch of the agent; how, the account may not ask.
 	w.rec.statusWith(t, w.target, func(s engine.Status) string {
-		if o := find(s, "ConfigMap a"); o.Sync == fleet.SyncSynced || strings.Contains(o.Message, ".data.key") || !w.namesReader(o.Message) {
+		if o := find(s, "ConfigMap a"); o.Reason != fleet.ReasonDrifted || strings.Contains(o.Message, ".data.key") || !w.namesReader(o.Message) {
 			return "want it said that a was changed, and who may not find out how"
 		}
 		return ""

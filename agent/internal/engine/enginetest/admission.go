@@ -168,11 +168,11 @@ func denied(t *testing.T, w *world) {
 	mark := w.traffic.mark()
 	e.Set(w.desired(t, 2, configMap("a", "2")+configMap("b", "2")+configMap("c", "2")))
 	s := w.rec.status(t, w.target, 2, fleet.SyncFailed)
-	if o := object(t, s, "ConfigMap b"); o.Sync != fleet.SyncFailed || !strings.Contains(o.Message, "there must be no b, says the owner of the cluster") || w.exists(t, "b") {
-		t.Errorf("b is %s %q, want it denied in the policy's words", o.Sync, o.Message)
+	if o := object(t, s, "ConfigMap b"); o.Sync != fleet.SyncFailed || o.Reason != fleet.ReasonAdmissionDenied || !strings.Contains(o.Message, "there must be no b, says the owner of the cluster") || w.exists(t, "b") {
+		t.Errorf("b is %s %s %q, want it denied in the policy's words", o.Sync, o.Reason, o.Message)
 	}
-	if !strings.Contains(s.Observed.Message, "ConfigMap "+w.ns+"/b") || !strings.Contains(s.Observed.Message, "nothing is pruned") {
-		t.Errorf("message is %q, want the object and that nothing is pruned", s.Observed.Message)
+	if s.Observed.Reason != fleet.ReasonObjectsFailed || !strings.Contains(s.Observed.Message, "ConfigMap "+w.ns+"/b") || !hasReason(s, fleet.ReasonPruneBlocked) {
+		t.Errorf("status is %s, want the object, and that nothing is pruned", describe(s))
 	}
 	if a, c := valueOf(w.get(t, "a")), valueOf(w.get(t, "c")); a != "2" || c != "2" {
 		t.Errorf("a is %q and c %q, want both applied", a, c)

@@ -74,7 +74,7 @@ func appliesEverything(t *testing.T, w *world) {
 		live.GetAnnotations()["kedge.dev/deployment"] != "default/app" {
 		t.Errorf("labels are %v, annotations %v", live.GetLabels(), live.GetAnnotations())
 	}
-	w.rec.event(t, "Synced", "")
+	w.rec.event(t, fleet.ReasonSynced, "")
 }
 
 func unchangedCostsNothing(t *testing.T, w *world) {

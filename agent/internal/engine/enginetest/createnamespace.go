@@ -49,7 +49,7 @@ func createsNamespace(t *testing.T, w *world) {
 	w.h.Cluster.Apply(t, fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: theirs, namespace: %s}\n", w.ns))
 	e.Set(w.tombstone(2))
 	s = w.rec.status(t, w.target, 2, fleet.SyncDeleted)
-	if !strings.Contains(s.Observed.Message, "Namespace "+w.ns) {
+	if s.Observed.Reason != fleet.ReasonReleased || !strings.Contains(s.Observed.Message, "Namespace "+w.ns) {
 		t.Errorf("the deletion says %q, want the namespace named as kept", s.Observed.Message)
 	}
 	ns := w.namespace(t)
@@ -67,7 +67,7 @@ func holdsCreatedNamespace(t *testing.T, w *world) {
 	next.State.Consent = true // as an edit of the deployment is
 	e.Set(next)
 	s := w.rec.status(t, w.target, 2, fleet.SyncOutOfSync)
-	if o := object(t, s, "Namespace "+w.ns); o.Sync != fleet.SyncHeld {
+	if o := object(t, s, "Namespace "+w.ns); o.Sync != fleet.SyncHeld || o.Reason != fleet.ReasonProtectedKind {
 		t.Errorf("the namespace is %s (%s), want it held", o.Sync, o.Message)
 	}
 	if !w.exists(t, "a") {
@@ -80,8 +80,8 @@ func leavesExistingNamespace(t *testing.T, w *world) {
 	e := w.start(t)
 	before := w.namespace(t)
 	s := w.sync(t, e, 1, configMap("a", "1"))
-	if o := object(t, s, "Namespace "+w.ns); o.Message != "exists already and is not managed by this deployment" {
-		t.Errorf("the namespace says %q", o.Message)
+	if o := object(t, s, "Namespace "+w.ns); o.Reason != fleet.ReasonExistsAlready {
+		t.Errorf("the namespace has the reason %s, want %s", o.Reason, fleet.ReasonExistsAlready)
 	}
 	if after := w.namespace(t); after.GetResourceVersion() != before.GetResourceVersion() {
 		t.Errorf("the namespace was changed: %v", after.GetLabels())

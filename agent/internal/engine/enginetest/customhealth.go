@@ -66,11 +66,17 @@ func (w *world) writeStatus(t *testing.T, status string) {
 }
 
 // healthOf waits until the widget, and with it the target, is in a health with a message.
+// healthReasons are the reasons of objects in sync, by their health.
+var healthReasons = map[fleet.Health]fleet.Reason{
+	fleet.HealthCurrent: fleet.ReasonSynced, fleet.HealthInProgress: fleet.ReasonProgressing, fleet.HealthFailed: fleet.ReasonHealthCheckFailed,
+}
+
 func (w *world) healthOf(t *testing.T, health fleet.Health, message string) {
 	t.Helper()
 	w.rec.statusWith(t, w.target, func(s engine.Status) string {
 		o := find(s, "Widget w")
-		if o.Health != health || !strings.Contains(o.Message, message) || s.Observed.Health != health || o.Sync != fleet.SyncSynced {
+		reason := healthReasons[health]
+		if o.Health != health || o.Reason != reason || s.Observed.Reason != reason || !strings.Contains(o.Message, message) || s.Observed.Health != health || o.Sync != fleet.SyncSynced {
 			return fmt.Sprintf("want the widget %s with %q, and the target too", health, message)
 		}
 		return ""
@@ -103,18 +109,18 @@ func expressionsOfACustomKind(t *testing.T, w *world) {
 	w.dropDefinitions(t)
 	e := w.start(t)
 	w.sync(t, e, 1, expressive+machines+configMap("a", "1"))
-	w.healthOf(t, fleet.HealthInProgress, "is not yet: object.status.phase == 'Up'")
+	w.healthOf(t, fleet.HealthInProgress, "object.status.phase == 'Up'")
 	w.writeStatus(t, `{"phase":"Broken"}`)
-	w.healthOf(t, fleet.HealthFailed, "is failed: object.status.phase == 'Broken'")
+	w.healthOf(t, fleet.HealthFailed, "object.status.phase == 'Broken'")
 	w.writeStatus(t, `{"phase":"Up"}`)
 	w.healthOf(t, fleet.HealthCurrent, "")
 	// What waits for it begins when the expression says so, on the event of the watch.
 	after := "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: after, annotations: {kedge.dev/wave: \"1\"}}\ndata: {key: \"2\"}\n"
 	w.writeStatus(t, `{"phase":"Starting"}`)
-	w.healthOf(t, fleet.HealthInProgress, "is not yet")
+	w.healthOf(t, fleet.HealthInProgress, "")
 	e.Set(w.desired(t, 2, expressive+machines+configMap("a", "1")+after))
 	w.rec.statusWith(t, w.target, func(s engine.Status) string {
-		if s.Observed.Generation != 2 || !strings.Contains(s.Observed.Message, "to be ready") {
+		if s.Observed.Generation != 2 || s.Observed.Reason != fleet.ReasonDependencyNotReady {
 			return "want the later wave to wait for the widget"
 		}
 		return ""
@@ -127,7 +133,7 @@ func expressionsOfACustomKind(t *testing.T, w *world) {
 	// An expression that makes no sense is never taken for healthy.
 	e.Set(w.desired(t, 3, strings.Replace(expressive, "object.status.phase == 'Up'", "object.status.phase ==", 1)+machines+configMap("a", "1")))
 	w.rec.statusWith(t, w.target, func(s engine.Status) string {
-		if o := find(s, "Widget w"); s.Observed.Generation != 3 || o.Health != fleet.HealthUnknown || !strings.Contains(o.Message, "kedge.dev/health-current") {
+		if o := find(s, "Widget w"); s.Observed.Generation != 3 || o.Health != fleet.HealthUnknown || o.Reason != fleet.ReasonHealthUnknown || !strings.Contains(o.Message, "kedge.dev/health-current") {
 			return "want the widget Unknown, and the annotation named"
 		}
 		return ""
@@ -153,7 +159,7 @@ func terminatingCustomResource(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	w.rec.statusWith(t, w.target, func(s engine.Status) string {
-		if o := find(s, "Widget w"); o.Health != fleet.HealthTerminating || !strings.Contains(o.Message, "example.com/hold") {
+		if o := find(s, "Widget w"); o.Health != fleet.HealthTerminating || o.Reason != fleet.ReasonTerminating || !strings.Contains(o.Message, "example.com/hold") {
 			return "want the widget Terminating, and what that waits for"
 		}
 		return ""

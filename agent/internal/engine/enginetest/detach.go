@@ -14,15 +14,15 @@ import (
 )
 
 var detachCases = []testCase{
-	{"lets go of a detached target: its objects stay as they are, unmarked, and are listed", detach},
-	{"does not heal what it has let go of", detachedDrift},
+	{"releases the objects of a detached target: they stay unchanged, without labels, and are listed", detach},
+	{"does not correct drift of released objects", detachedDrift},
 	{"acknowledges a detach of something it does not hold", detachOfNothing},
-	{"takes up again what it has let go of, without adopt", reattach},
-	{"reports an object that cannot be let go of, and tries again", detachRefused},
-	{"lets go after a restart, whatever is missing", detachAfterRestart},
+	{"manages released objects again, without adopt", reattach},
+	{"reports an object that cannot be released, and tries again", detachRefused},
+	{"releases objects after a restart, even if some are missing", detachAfterRestart},
 	{"hands objects of a detached target over to one that desires them", detachHandsOver},
-	{"lets go of nothing outside its namespaces, and says so", detachInScope},
-	{"lets go of a target that another replica goes on with", detachTwoReplicas},
+	{"releases nothing outside its namespaces, and reports it", detachInScope},
+	{"releases a target that another replica continues", detachTwoReplicas},
 }
 
 func (w *world) detached(generation int64) engine.Desired {
@@ -31,7 +31,7 @@ func (w *world) detached(generation int64) engine.Desired {
 	return d
 }
 
-// unmarked is an object without what letting go of it changes.
+// unmarked is an object without the fields that a release changes.
 func unmarked(obj *unstructured.Unstructured) map[string]any {
 	out := obj.DeepCopy()
 	labels := out.GetLabels()
@@ -45,8 +45,8 @@ func unmarked(obj *unstructured.Unstructured) map[string]any {
 	return out.Object
 }
 
-// letGo checks that an object is there, the same as before, and nobody's.
-func (w *world) letGo(t *testing.T, when string, before *unstructured.Unstructured) {
+// assertReleased checks that an object exists, is unchanged, and has no owner.
+func (w *world) assertReleased(t *testing.T, when string, before *unstructured.Unstructured) {
 	t.Helper()
 	now := w.get(t, before.GetName())
 	if diff := cmp.Diff(unmarked(before), unmarked(now)); diff != "" {
@@ -71,18 +71,18 @@ func detach(t *testing.T, w *world) {
 	s := w.rec.status(t, w.target, 2, fleet.SyncDetached)
 	for _, name := range []string{"ConfigMap a", "ConfigMap b", "Deployment web"} {
 		if o := object(t, s, name); o.Sync != fleet.SyncDetached || o.Health == "" || o.Health == fleet.HealthUnknown {
-			t.Errorf("%s is listed as %+v, want it let go of, with its health", name, o)
+			t.Errorf("%s is listed as %+v, want it released, with its health", name, o)
 		}
 	}
-	w.letGo(t, "detached", a)
-	w.letGo(t, "detached", b)
+	w.assertReleased(t, "detached", a)
+	w.assertReleased(t, "detached", b)
 	if now, err := w.client.Resource(deployments).Namespace(w.ns).Get(t.Context(), "web", metav1.GetOptions{}); err != nil || now.GetUID() != web.GetUID() {
 		t.Errorf("the Deployment is %v (%v), want the same", now, err)
 	}
 	if left := w.inventoryNames(t); len(left) != 0 {
 		t.Errorf("%d parts of the inventory are left", len(left))
 	}
-	w.rec.event(t, "Detached", "objects stay")
+	w.rec.event(t, fleet.ReasonDetached, "")
 }
 
 func detachedDrift(t *testing.T, w *world) {
@@ -97,12 +97,12 @@ func detachedDrift(t *testing.T, w *world) {
 	e.Set(w.other(t, other, 1, configMap("c", "1"))) // takes longer than healing would
 	w.rec.status(t, other, 1, fleet.SyncSynced)
 	if w.exists(t, "b") || value(w.get(t, "a"), "key") != "theirs" {
-		t.Error("what was let go of was healed")
+		t.Error("drift of a released object was corrected")
 	}
 	_, requests := w.traffic.since(mark, w.agentNS)
 	for _, r := range requests {
 		if r.write() && !strings.HasSuffix(r.path, "/c") {
-			t.Errorf("sent %v, want nothing done to what was let go of", r)
+			t.Errorf("sent %v, want no request about released objects", r)
 		}
 	}
 }
@@ -111,7 +111,7 @@ func detachOfNothing(t *testing.T, w *world) {
 	e := w.start(t)
 	e.Set(w.detached(2))
 	s := w.rec.status(t, w.target, 2, fleet.SyncDetached)
-	if len(s.Objects) != 0 || !strings.Contains(s.Observed.Message, "no inventory was found") {
+	if len(s.Objects) != 0 || s.Observed.Reason != fleet.ReasonDetached {
 		t.Errorf("status is %s, want that nothing was known", describe(s))
 	}
 	if _, others := w.traffic.since(0, w.agentNS); len(others) != 0 {
@@ -129,14 +129,14 @@ func reattach(t *testing.T, w *world) {
 
 	other := fleet.NewTargetID()
 	e.Set(w.other(t, other, 1, configMap("b", "1")))
-	if s := w.rec.status(t, other, 1, fleet.SyncFailed); !strings.Contains(object(t, s, "ConfigMap b").Message, "adopt: true") {
+	if s := w.rec.status(t, other, 1, fleet.SyncFailed); object(t, s, "ConfigMap b").Reason != fleet.ReasonNotAdopted {
 		t.Errorf("status is %s, want it refused to another deployment that does not adopt", describe(s))
 	}
 	w.sync(t, e, 3, configMap("a", "3"))
 	if now := w.get(t, "a"); now.GetUID() != a.GetUID() || value(now, "key") != "3" || now.GetLabels()["kedge.dev/target"] != string(w.target) {
 		t.Errorf("a is %v, want the same object, ours again", now.Object)
 	}
-	w.letGo(t, "attached again without it", b)
+	w.assertReleased(t, "attached again without it", b)
 
 	w.policy.Adopt = true
 	e.Set(w.other(t, other, 2, configMap("b", "2")))
@@ -156,15 +156,15 @@ func detachRefused(t *testing.T, w *world) {
 	}, nil)
 	e.Set(w.detached(2))
 	s := w.rec.status(t, w.target, 2, fleet.SyncFailed)
-	if o := object(t, s, "ConfigMap b"); !strings.Contains(o.Message, "cannot be let go of") || !strings.Contains(s.Observed.Message, "/b") {
+	if o := object(t, s, "ConfigMap b"); o.Sync != fleet.SyncFailed || o.Reason != fleet.ReasonClusterUnavailable || s.Observed.Reason != fleet.ReasonObjectsFailed || !strings.Contains(s.Observed.Message, "/b") {
 		t.Errorf("status is %s, want which object and why", describe(s))
 	}
 	w.traffic.interfere(nil, nil)
 	if s = w.rec.status(t, w.target, 2, fleet.SyncDetached); len(s.Objects) != 2 {
 		t.Errorf("status is %s, want both objects listed", describe(s))
 	}
-	w.letGo(t, "tried again", a)
-	w.letGo(t, "tried again", b)
+	w.assertReleased(t, "tried again", a)
+	w.assertReleased(t, "tried again", b)
 }
 
 func detachAfterRestart(t *testing.T, w *world) {
@@ -183,9 +183,9 @@ func detachAfterRestart(t *testing.T, w *world) {
 	if len(s.Objects) != 2 || object(t, s, "ConfigMap a").Name == object(t, s, "ConfigMap stripped").Name {
 		t.Errorf("status is %s, want what is still there", describe(s))
 	}
-	w.letGo(t, "after a restart", a)
-	w.letGo(t, "after a restart", replaced)
-	w.letGo(t, "after a restart", stripped)
+	w.assertReleased(t, "after a restart", a)
+	w.assertReleased(t, "after a restart", replaced)
+	w.assertReleased(t, "after a restart", stripped)
 	if w.exists(t, "gone") {
 		t.Error("what was deleted by hand is back")
 	}
@@ -197,7 +197,7 @@ func detachHandsOver(t *testing.T, w *world) {
 	x, z := w.get(t, "x"), w.get(t, "z")
 	e.Pending(1)
 	e.Set(w.detached(2))
-	w.keptFor(t, 2, "have not arrived yet")
+	w.keptFor(t, 2, fleet.ReasonWaitingForDeployments, "")
 	other := fleet.NewTargetID()
 	e.Set(w.other(t, other, 1, configMap("x", "2")))
 	e.Pending(0)
@@ -206,7 +206,7 @@ func detachHandsOver(t *testing.T, w *world) {
 		t.Errorf("status is %s, want just what nobody has taken over", describe(s))
 	}
 	w.ownedBy(t, "x", x.GetUID(), other)
-	w.letGo(t, "handed over the other", z)
+	w.assertReleased(t, "handed over the other", z)
 }
 
 func detachInScope(t *testing.T, w *world) {
@@ -220,7 +220,7 @@ func detachInScope(t *testing.T, w *world) {
 	mark := w.traffic.mark()
 	e.Set(w.detached(2))
 	s := w.rec.status(t, w.target, 2, fleet.SyncFailed)
-	if !strings.Contains(s.Observed.Message, home+"/a") || !strings.Contains(s.Observed.Message, "limited") {
+	if s.Observed.Reason != fleet.ReasonOutsideScope || !strings.Contains(s.Observed.Message, home+"/a") {
 		t.Errorf("message is %q, want what is kept and why", s.Observed.Message)
 	}
 	if _, requests := w.traffic.since(mark, w.agentNS); len(requests) != 0 {
@@ -231,7 +231,7 @@ func detachInScope(t *testing.T, w *world) {
 	e = w.start(t)
 	e.Set(w.detached(2))
 	w.rec.status(t, w.target, 2, fleet.SyncDetached)
-	w.letGo(t, "allowed again", a)
+	w.assertReleased(t, "allowed again", a)
 }
 
 func detachTwoReplicas(t *testing.T, w *world) {
@@ -245,8 +245,8 @@ func detachTwoReplicas(t *testing.T, w *world) {
 	w.rec.status(t, w.target, 2, fleet.SyncDetached)
 	behind.Set(w.detached(2)) // it may have healed the labels meanwhile
 	late.status(t, w.target, 2, fleet.SyncDetached)
-	w.letGo(t, "both have heard of it", a)
-	w.letGo(t, "both have heard of it", b)
+	w.assertReleased(t, "both have heard of it", a)
+	w.assertReleased(t, "both have heard of it", b)
 	if left := w.inventoryNames(t); len(left) != 0 {
 		t.Errorf("%d parts of the inventory are left", len(left))
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 var detachCrashCases = []testCase{
-	{"deletes nothing, whenever letting go is killed, and whatever follows", detachKilledAnywhere},
+	{"deletes nothing when the agent is killed while it releases objects", detachKilledAnywhere},
 	{"deletes nothing that a prune under way has not, when a detach arrives", detachDuringPrune},
 	{"deletes nothing for a tombstone that follows a detach", tombstoneAfterDetach},
 }
@@ -49,13 +49,13 @@ func (w *world) killDetachAt(t *testing.T, n int, after bool) bool {
 
 	second := w.start(t)
 	at := slices.IndexFunc(second.held, func(h engine.Held) bool { return h.Target == w.target })
-	if begun := w.anyLetGo(t, before); begun && at >= 0 && second.held[at].Generation != 2 {
-		t.Errorf("%s: generation %d is held although letting go had begun: a server that is behind would not notice", when, second.held[at].Generation)
+	if begun := w.anyReleased(t, before); begun && at >= 0 && second.held[at].Generation != 2 {
+		t.Errorf("%s: generation %d is held although the release had begun: a server that is behind would not notice", when, second.held[at].Generation)
 	}
 	second.Set(w.detached(2))
 	s := w.rec.status(t, w.target, 2, fleet.SyncDetached)
 	for _, obj := range before {
-		w.letGo(t, when, obj)
+		w.assertReleased(t, when, obj)
 	}
 	if at >= 0 && len(s.Objects) != len(before) {
 		t.Errorf("%s: status is %s, want every object listed", when, describe(s))
@@ -63,7 +63,7 @@ func (w *world) killDetachAt(t *testing.T, n int, after bool) bool {
 	second.Set(w.tombstone(3))
 	w.rec.status(t, w.target, 3, fleet.SyncDeleted)
 	for _, obj := range before {
-		w.letGo(t, when+", then buried", obj)
+		w.assertReleased(t, when+", then deleted", obj)
 	}
 	w.sync(t, second, 4, text)
 	for _, obj := range before {
@@ -73,7 +73,7 @@ func (w *world) killDetachAt(t *testing.T, n int, after bool) bool {
 	return reached
 }
 
-func (w *world) anyLetGo(t *testing.T, objects []*unstructured.Unstructured) bool {
+func (w *world) anyReleased(t *testing.T, objects []*unstructured.Unstructured) bool {
 	t.Helper()
 	return slices.ContainsFunc(objects, func(o *unstructured.Unstructured) bool {
 		return w.get(t, o.GetName()).GetLabels()["kedge.dev/target"] == ""
@@ -99,8 +99,8 @@ func detachDuringPrune(t *testing.T, w *world) {
 	if s := w.rec.status(t, w.target, 3, fleet.SyncDetached); len(s.Objects) != 2 {
 		t.Errorf("status is %s, want both objects", describe(s))
 	}
-	w.letGo(t, "detached during a prune", stays)
-	w.letGo(t, "detached during a prune", goes)
+	w.assertReleased(t, "detached during a prune", stays)
+	w.assertReleased(t, "detached during a prune", goes)
 }
 
 func tombstoneAfterDetach(t *testing.T, w *world) {
@@ -112,9 +112,9 @@ func tombstoneAfterDetach(t *testing.T, w *world) {
 	e.stop()
 	e = w.start(t)
 	if len(e.held) != 0 {
-		t.Errorf("%v is held after it was let go of", e.held)
+		t.Errorf("%v is held after it was released", e.held)
 	}
 	e.Set(w.tombstone(3))
 	w.rec.status(t, w.target, 3, fleet.SyncDeleted)
-	w.letGo(t, "buried after it was let go of", a)
+	w.assertReleased(t, "deleted after it was released", a)
 }

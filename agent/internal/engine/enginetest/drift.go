@@ -32,6 +32,8 @@ var driftCases = []testCase{
 	{"yields the replicas to an autoscaler and restores them from a person", yieldsToAutoscaler},
 	{"restores less and less often what something else keeps changing, and other objects at once", boundedFight},
 	{"applies a change over a field of its own that was edited", changeOverEdit},
+	{"applies a change over a field of its own that was edited while no agent was running", changeOverEditFromBefore},
+	{"reports a conflict over a field that it never applied, also after a restart", newFieldAfterRestart},
 }
 
 // covers: D1
@@ -39,7 +41,7 @@ func restoresEdit(t *testing.T, w *world) {
 	e := w.start(t)
 	w.sync(t, e, 1, configMap("a", "1"))
 	w.edit(t, "kubectl-edit", "a", `{"data":{"key":"edited"}}`)
-	event := w.rec.event(t, "DriftHealed", "/a")
+	event := w.rec.event(t, fleet.ReasonDriftHealed, "/a")
 	if !strings.Contains(event.Message, ".data.key") || !strings.Contains(event.Message, "kubectl-edit") {
 		t.Errorf("event says %q, want the field and who changed it", event.Message)
 	}
@@ -54,7 +56,7 @@ func keepsUnmanaged(t *testing.T, w *world) {
 	w.sync(t, e, 1, configMap("a", "1"))
 	w.edit(t, "kubectl-edit", "a", `{"data":{"theirs":"x"}}`)
 	w.edit(t, "kubectl-edit", "a", `{"data":{"key":"edited"}}`)
-	w.rec.event(t, "DriftHealed", "/a")
+	w.rec.event(t, fleet.ReasonDriftHealed, "/a")
 	w.sync(t, e, 2, configMap("a", "2"))
 	if a := w.get(t, "a"); value(a, "theirs") != "x" || value(a, "key") != "2" {
 		t.Errorf("data is %v, want ours restored and theirs kept", a.Object["data"])
@@ -66,7 +68,7 @@ func recreates(t *testing.T, w *world) {
 	e := w.start(t)
 	w.sync(t, e, 1, configMap("a", "1"))
 	w.delete(t, "a")
-	w.rec.event(t, "DriftHealed", "created again")
+	w.rec.event(t, fleet.ReasonDriftHealed, "/a")
 	if got := value(w.get(t, "a"), "key"); got != "1" {
 		t.Errorf("a is %q, want 1", got)
 	}
@@ -84,7 +86,7 @@ func recreatesMany(t *testing.T, w *world) {
 	begun, mark := time.Now(), w.traffic.mark()
 	for i := range n {
 		w.delete(t, fmt.Sprintf("m%d", i))
-		w.rec.event(t, "DriftHealed", fmt.Sprintf("/m%d", i))
+		w.rec.event(t, fleet.ReasonDriftHealed, fmt.Sprintf("/m%d", i))
 	}
 	inventory, _ := w.traffic.since(mark, w.agentNS)
 	if most := 1 + int(time.Since(begun)/time.Second); len(inventory) > most {
@@ -124,7 +126,7 @@ func prunesRecreated(t *testing.T, w *world) {
 		return nil
 	}, nil)
 	w.delete(t, "a")
-	w.rec.event(t, "DriftHealed", "created again")
+	w.rec.event(t, fleet.ReasonDriftHealed, "/a")
 	e.stop() // with an inventory that knows of the one before only
 	w.traffic.interfere(nil, nil)
 	w.sync(t, w.start(t), 2, configMap("b", "1"))
@@ -144,7 +146,7 @@ func restoresLabels(t *testing.T, w *world) {
 		t.Errorf("the object was replaced")
 	}
 	w.edit(t, "somebody", "a", `{"data":{"key":"edited"}}`)
-	w.rec.event(t, "DriftHealed", ".data.key")
+	w.rec.event(t, fleet.ReasonDriftHealed, ".data.key")
 }
 
 func eventuallyLabelled(t *testing.T, w *world, name string) {
@@ -173,8 +175,8 @@ func restoresEditFromBefore(t *testing.T, w *world) {
 	mark := w.traffic.mark()
 	e = w.start(t)
 	e.Set(w.desired(t, 1, text))
-	w.rec.event(t, "DriftHealed", "/a")
-	w.rec.event(t, "DriftHealed", "/b")
+	w.rec.event(t, fleet.ReasonDriftHealed, "/a")
+	w.rec.event(t, fleet.ReasonDriftHealed, "/b")
 	w.rec.status(t, w.target, 1, fleet.SyncSynced)
 	if a, b := value(w.get(t, "a"), "key"), value(w.get(t, "b"), "key"); a != "1" || b != "1" {
 		t.Errorf("a is %q and b %q, want 1", a, b)
@@ -195,7 +197,7 @@ func recreatesFromBefore(t *testing.T, w *world) {
 	w.delete(t, "a")
 	e = w.start(t)
 	e.Set(w.desired(t, 1, text))
-	w.rec.event(t, "DriftHealed", "created again")
+	w.rec.event(t, fleet.ReasonDriftHealed, "/a")
 	if !w.exists(t, "a") {
 		t.Error("a is not there")
 	}
@@ -211,7 +213,7 @@ func restoresListField(t *testing.T, w *world) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	event := w.rec.event(t, "DriftHealed", "web")
+	event := w.rec.event(t, fleet.ReasonDriftHealed, "web")
 	if want := `.spec.template.spec.containers[name="web"].image`; !strings.Contains(event.Message, want) {
 		t.Errorf("event says %q, want %s", event.Message, want)
 	}
@@ -229,7 +231,7 @@ func restoresSecret(t *testing.T, w *world) {
 	e := w.start(t)
 	w.sync(t, e, 1, webApp)
 	w.h.Cluster.Kubectl(t, "-n", w.ns, "patch", "secret", "web", "--type=merge", "-p", `{"stringData":{"password":"leaked"}}`)
-	w.rec.event(t, "DriftHealed", "Secret")
+	w.rec.event(t, fleet.ReasonDriftHealed, "Secret")
 	if got := w.h.Cluster.Kubectl(t, "-n", w.ns, "get", "secret", "web", "-o", "jsonpath={.data.password}"); got != "c2VjcmV0" {
 		t.Errorf("the password is %q, want the one of the manifest", got)
 	}
@@ -250,7 +252,7 @@ func yieldsToAutoscaler(t *testing.T, w *world) {
 	e := w.start(t)
 	w.sync(t, e, 1, webApp)
 	w.scale(t, "kubectl", 4)
-	w.rec.event(t, "DriftHealed", ".spec.replicas")
+	w.rec.event(t, fleet.ReasonDriftHealed, ".spec.replicas")
 	w.scale(t, "kube-controller-manager", 3)
 	s := w.sync(t, e, 2, strings.Replace(webApp, "web:1", "web:2", 1))
 	if o := object(t, s, "Deployment web"); len(s.Objects) != 4 || !strings.Contains(o.Message, "replicas are set by kube-controller-manager") {
@@ -283,6 +285,38 @@ func changeOverEdit(t *testing.T, w *world) {
 	})
 }
 
+// An edit takes the ownership of a field away. After a restart only the inventory shows that Kedge applied the field.
+//
+// covers: D1
+func changeOverEditFromBefore(t *testing.T, w *world) {
+	e := w.start(t)
+	w.sync(t, e, 1, configMap("a", "1"))
+	e.stop()
+	w.edit(t, "hand", "a", `{"data":{"key":"edited","more":"theirs"}}`)
+	e = w.start(t)
+	w.sync(t, e, 2, configMap("a", "2"))
+	if a := w.get(t, "a"); value(a, "key") != "2" || value(a, "more") != "theirs" {
+		t.Errorf("data is %v, want ours changed and theirs kept", a.Object["data"])
+	}
+}
+
+// covers: A4
+func newFieldAfterRestart(t *testing.T, w *world) {
+	e := w.start(t)
+	w.sync(t, e, 1, configMap("a", "1"))
+	e.stop()
+	w.edit(t, "hand", "a", `{"data":{"key":"edited","more":"theirs"}}`)
+	e = w.start(t)
+	e.Set(w.desired(t, 2, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {key: \"2\", more: ours}\n"))
+	s := w.rec.status(t, w.target, 2, fleet.SyncFailed)
+	if object(t, s, "ConfigMap a").Reason != fleet.ReasonFieldConflict || !strings.Contains(s.Observed.Message, ".data.more") {
+		t.Errorf("message is %q, want a conflict over the field that another manager set first", s.Observed.Message)
+	}
+	if a := w.get(t, "a"); value(a, "key") != "edited" || value(a, "more") != "theirs" {
+		t.Errorf("data is %v, want it left alone", a.Object["data"])
+	}
+}
+
 // covers: D3
 func boundedFight(t *testing.T, w *world) {
 	e := w.start(t)
@@ -290,7 +324,7 @@ func boundedFight(t *testing.T, w *world) {
 	heals := func(name string) int {
 		count := 0
 		for _, event := range w.rec.events {
-			if event.Reason == "DriftHealed" && strings.HasSuffix(event.Object, "/"+name) {
+			if event.Reason == fleet.ReasonDriftHealed && strings.HasSuffix(event.Object, "/"+name) {
 				count++
 			}
 		}
@@ -307,7 +341,7 @@ func boundedFight(t *testing.T, w *world) {
 	}
 	w.edit(t, "fighter", "a", `{"data":{"key":"edit 6"}}`)
 	w.rec.statusWith(t, w.target, func(s engine.Status) string {
-		if !strings.Contains(object(t, s, "ConfigMap a").Message, "again and again") {
+		if object(t, s, "ConfigMap a").Reason != fleet.ReasonDriftRepeats {
 			return "want it said that a is changed again and again"
 		}
 		return ""

@@ -32,8 +32,8 @@ func (w *world) outOfSync(t testing.TB, name string, texts ...string) {
 	t.Helper()
 	w.rec.statusWith(t, w.target, func(s engine.Status) string {
 		o := find(s, name)
-		if o.Sync != fleet.SyncOutOfSync || s.Observed.Sync != fleet.SyncOutOfSync {
-			return "want it OutOfSync"
+		if o.Sync != fleet.SyncOutOfSync || s.Observed.Sync != fleet.SyncOutOfSync || o.Reason != fleet.ReasonDrifted || s.Observed.Reason != fleet.ReasonDrifted {
+			return "want it OutOfSync for its drift"
 		}
 		for _, text := range texts {
 			if !strings.Contains(o.Message, text) || !strings.Contains(s.Observed.Message, text) {
@@ -50,7 +50,7 @@ func (w *world) drifts(name string) int {
 	defer w.rec.mu.Unlock()
 	count := 0
 	for _, event := range w.rec.events {
-		if event.Reason == "Drifted" && strings.HasSuffix(event.Object, "/"+name) {
+		if event.Reason == fleet.ReasonDrifted && strings.HasSuffix(event.Object, "/"+name) {
 			count++
 		}
 	}
@@ -65,7 +65,7 @@ func driftReported(t *testing.T, w *world) {
 	mark := w.traffic.mark()
 	w.edit(t, "kubectl-edit", "a", `{"data":{"key":"edited"}}`)
 	w.outOfSync(t, "ConfigMap a", ".data.key", "kubectl-edit")
-	w.rec.event(t, "Drifted", "/a")
+	w.rec.event(t, fleet.ReasonDrifted, "/a")
 	// What nobody manages is no drift, and says nothing again.
 	w.edit(t, "kubectl-edit", "a", `{"data":{"theirs":"x"}}`)
 	w.fence(t, e)
@@ -106,7 +106,7 @@ func deletionReported(t *testing.T, w *world) {
 	if o := object(t, w.rec.status(t, w.target, 1, fleet.SyncOutOfSync), "ConfigMap a"); o.Health != fleet.HealthNotFound {
 		t.Errorf("a is %s, want NotFound", o.Health)
 	}
-	w.rec.event(t, "Drifted", "was deleted")
+	w.rec.event(t, fleet.ReasonDrifted, "was deleted")
 	w.fence(t, e)
 	if w.exists(t, "a") {
 		t.Error("a was created again")
@@ -179,7 +179,7 @@ func driftPerObject(t *testing.T, w *world) {
 		w.edit(t, "kubectl-edit", name, `{"data":{"key":"edited"}}`)
 	}
 	w.outOfSync(t, "ConfigMap reports", ".data.key")
-	w.rec.event(t, "DriftHealed", "/corrects")
+	w.rec.event(t, fleet.ReasonDriftHealed, "/corrects")
 	for name, want := range map[string]string{"reports": "edited", "ignores": "edited", "corrects": "1"} {
 		if got := value(w.get(t, name), "key"); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
@@ -217,7 +217,7 @@ func fieldIgnored(t *testing.T, w *world) {
 	}
 	// Neither drift of another field nor a new version takes it back.
 	w.patchWeb(t, "kubectl-edit", `{"spec":{"template":{"spec":{"containers":[{"name":"web","image":"evil"}]}}}}`)
-	w.rec.event(t, "DriftHealed", "image")
+	w.rec.event(t, fleet.ReasonDriftHealed, "image")
 	w.sync(t, e, 2, strings.Replace(webApp, "web:1", "web:2", 1))
 	if got := w.web(t, "{.spec.replicas} {..image}"); got != "4 example.invalid/web:2" {
 		t.Errorf("replicas and image are %q, want those of the edit and of the manifest", got)
@@ -249,7 +249,7 @@ func itemsIgnored(t *testing.T, w *world) {
 		t.Errorf("writes are %v, want the edits left alone", writes)
 	}
 	w.patchWeb(t, "updater", `{"metadata":{"annotations":{"example.com/kept":"theirs"}}}`)
-	w.rec.event(t, "DriftHealed", "example.com/kept")
+	w.rec.event(t, fleet.ReasonDriftHealed, "example.com/kept")
 	w.sync(t, e, 2, strings.Replace(text, "replicas: 1", "replicas: 2", 1))
 	if got := w.web(t, `{.metadata.annotations.example\.com/seen} {.metadata.annotations.example\.com/kept} {..image} {.spec.replicas}`); got != "today ours example.invalid/web:9 2" {
 		t.Errorf("the Deployment has %q, want the ignored left alone and the rest applied", got)
@@ -262,13 +262,13 @@ func ignoredOnCreation(t *testing.T, w *world) {
 	w.sync(t, e, 1, configMap("a1", "1")+configMap("b", "1"))
 	w.edit(t, "kubectl-edit", "a1", `{"data":{"key":"edited"}}`)
 	w.edit(t, "kubectl-edit", "b", `{"data":{"key":"edited"}}`)
-	w.rec.event(t, "DriftHealed", "/b")
+	w.rec.event(t, fleet.ReasonDriftHealed, "/b")
 	w.sync(t, e, 2, configMap("a1", "2")+configMap("b", "2"))
 	if a, b := value(w.get(t, "a1"), "key"), value(w.get(t, "b"), "key"); a != "edited" || b != "2" {
 		t.Errorf("a1 is %q and b %q, want just a1 left alone", a, b)
 	}
 	w.delete(t, "a1")
-	w.rec.event(t, "DriftHealed", "created again")
+	w.rec.event(t, fleet.ReasonDriftHealed, "/a1")
 	if got := value(w.get(t, "a1"), "key"); got != "2" {
 		t.Errorf("a1 is %q, want the manifest when it is created", got)
 	}

@@ -44,7 +44,7 @@ func dryRunWritesNothing(t *testing.T, w *world) {
 	text := configMap("a", "1") + fmt.Sprintf(secretPair, "old-password")
 	e.Set(w.desired(t, 1, text))
 	s := w.rec.status(t, w.target, 1, fleet.SyncOutOfSync)
-	if o := object(t, s, "ConfigMap a"); o.Sync != fleet.SyncOutOfSync || o.Message != "would be created" {
+	if o := object(t, s, "ConfigMap a"); o.Sync != fleet.SyncOutOfSync || o.Reason != fleet.ReasonDryRun || o.Message != "would be created" {
 		t.Errorf("a is %s %q, want it to be created", o.Sync, o.Message)
 	}
 	w.fence(t, e.Engine)
@@ -63,14 +63,14 @@ func dryRunWritesNothing(t *testing.T, w *world) {
 	if o := object(t, s, "ConfigMap a"); o.Message != `would be changed: .data.key: "1" → "2"` {
 		t.Errorf("a says %q, want the field with its old and new value", o.Message)
 	}
-	if o := object(t, s, "ConfigMap same"); o.Sync != fleet.SyncSynced || o.Message != "" {
+	if o := object(t, s, "ConfigMap same"); o.Sync != fleet.SyncSynced || o.Reason != fleet.ReasonSynced {
 		t.Errorf("same is %s %q, want nothing to change", o.Sync, o.Message)
 	}
 	secret := object(t, s, "Secret token")
 	if !strings.Contains(secret.Message, ".data.password: (hidden) → (hidden)") {
 		t.Errorf("the Secret says %q, want the field without its value", secret.Message)
 	}
-	if !strings.Contains(s.Observed.Message, "preview only: 2 of 3 objects would change") {
+	if s.Observed.Reason != fleet.ReasonDryRun || !strings.Contains(s.Observed.Message, "2 of 3 objects") {
 		t.Errorf("message is %q, want how many would change", s.Observed.Message)
 	}
 	if writes := w.writesAnywhere(mark); len(writes) != 0 {
@@ -78,8 +78,8 @@ func dryRunWritesNothing(t *testing.T, w *world) {
 	}
 	e.Set(w.desired(t, 4, text+configMap("same", "1")))
 	s = w.rec.status(t, w.target, 4, fleet.SyncSynced)
-	if writes := w.writesAnywhere(mark); len(writes) != 0 || s.Observed.Message != "" {
-		t.Errorf("writes are %v, message %q, want neither when nothing would change", writes, s.Observed.Message)
+	if writes := w.writesAnywhere(mark); len(writes) != 0 || s.Observed.Reason != fleet.ReasonSynced {
+		t.Errorf("writes are %v, the reason %s, want neither when nothing would change", writes, s.Observed.Reason)
 	}
 }
 
@@ -124,7 +124,7 @@ func dryRunPrune(t *testing.T, w *world) {
 	if o := object(t, s, "ConfigMap goes"); o.Message != "would be deleted" {
 		t.Errorf("goes says %q, want that it would be deleted", o.Message)
 	}
-	if o := object(t, s, "PersistentVolumeClaim data"); o.Sync == fleet.SyncOutOfSync || !strings.Contains(o.Message, "protected") {
+	if o := object(t, s, "PersistentVolumeClaim data"); o.Sync == fleet.SyncOutOfSync || o.Reason != fleet.ReasonProtectedKind {
 		t.Errorf("the claim is %s %q, want it kept", o.Sync, o.Message)
 	}
 	if writes := w.writesAnywhere(mark); len(writes) != 0 {
@@ -141,19 +141,19 @@ func dryRunFails(t *testing.T, w *world) {
 	mark := w.traffic.mark()
 	e.Set(w.desired(t, 2, configMap("theirs", "1")+configMap("fine", "1")+job("j", "example.invalid/a:2")))
 	s := w.rec.status(t, w.target, 2, fleet.SyncFailed)
-	if o := object(t, s, "ConfigMap theirs"); !strings.Contains(o.Message, "adopt: true") {
+	if o := object(t, s, "ConfigMap theirs"); o.Reason != fleet.ReasonNotAdopted {
 		t.Errorf("theirs says %q, want why it would fail", o.Message)
 	}
 	if o := object(t, s, "ConfigMap fine"); o.Message != "would be created" {
 		t.Errorf("fine says %q, want it to be created", o.Message)
 	}
-	if o := object(t, s, "Job j"); !strings.Contains(o.Message, "would be deleted and created anew") {
+	if o := object(t, s, "Job j"); !strings.Contains(o.Message, "would be deleted and created again") {
 		t.Errorf("the Job says %q, want it replaced", o.Message)
 	}
 	w.policy.Replace = false
 	e.Set(w.desired(t, 3, job("j", "example.invalid/a:2")))
 	s = w.rec.status(t, w.target, 3, fleet.SyncFailed)
-	if o := object(t, s, "Job j"); !strings.Contains(o.Message, "replace: true") {
+	if o := object(t, s, "Job j"); o.Reason != fleet.ReasonImmutableField {
 		t.Errorf("the Job says %q, want why it would fail", o.Message)
 	}
 	if writes := w.writesAnywhere(mark); len(writes) != 0 {

@@ -50,7 +50,7 @@ func forbiddenHeals(t *testing.T, w *world) {
 	text := configMap("dude", "1") + fmt.Sprintf("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: naww, namespace: %s}\n", naww)
 	e.Set(w.desired(t, 1, text))
 	s := w.rec.status(t, w.target, 1, fleet.SyncFailed)
-	if !strings.Contains(s.Observed.Message, "ConfigMap "+naww+"/naww") || !strings.Contains(s.Observed.Message, "forbidden") {
+	if s.Observed.Reason != fleet.ReasonObjectsFailed || !strings.Contains(s.Observed.Message, "ConfigMap "+naww+"/naww") || object(t, s, "ConfigMap naww").Reason != fleet.ReasonForbidden {
 		t.Errorf("message is %q, want the object and the reason", s.Observed.Message)
 	}
 	if o := object(t, s, "ConfigMap dude"); o.Sync != fleet.SyncSynced || !w.exists(t, "dude") {
@@ -65,13 +65,13 @@ func perNamespaceWatch(t *testing.T, w *world) {
 	w.grant(t, w.ns)
 	e := w.start(t)
 	s := w.sync(t, e, 1, configMap("a", "1"))
-	if o := object(t, s, "ConfigMap a"); o.Message != "" {
-		t.Errorf("a says %q, want nothing: it can be watched", o.Message)
+	if o := object(t, s, "ConfigMap a"); o.Reason != fleet.ReasonSynced {
+		t.Errorf("a is %s, want %s: it can be watched", o.Reason, fleet.ReasonSynced)
 	}
 	w.edit(t, "kubectl-edit", "a", `{"data":{"key":"edited"}}`)
-	w.rec.event(t, "DriftHealed", "/a")
+	w.rec.event(t, fleet.ReasonDriftHealed, "/a")
 	w.delete(t, "a")
-	w.rec.event(t, "DriftHealed", "created again")
+	w.rec.event(t, fleet.ReasonDriftHealed, "created again")
 }
 
 // covers: A1
@@ -83,10 +83,10 @@ func namespacedScope(t *testing.T, w *world) {
 		fmt.Sprintf("---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: b, namespace: %s}\n", other)+
 		"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: $NS-more}\n"))
 	s := w.rec.status(t, w.target, 1, fleet.SyncFailed)
-	if o := object(t, s, "ConfigMap b"); o.Sync != fleet.SyncFailed || !strings.Contains(o.Message, "limited") {
+	if o := object(t, s, "ConfigMap b"); o.Sync != fleet.SyncFailed || o.Reason != fleet.ReasonOutsideScope {
 		t.Errorf("b is %s %q, want it refused", o.Sync, o.Message)
 	}
-	if o := object(t, s, "Namespace "+w.ns+"-more"); o.Sync != fleet.SyncFailed || !strings.Contains(o.Message, "cluster-scoped") {
+	if o := object(t, s, "Namespace "+w.ns+"-more"); o.Sync != fleet.SyncFailed || o.Reason != fleet.ReasonOutsideScope {
 		t.Errorf("the namespace is %s %q, want it refused", o.Sync, o.Message)
 	}
 	if o := object(t, s, "ConfigMap a"); o.Sync != fleet.SyncSynced {
@@ -123,7 +123,7 @@ rules: []
 `, w.agentNS)))
 	s := w.rec.status(t, w.target, 1, fleet.SyncFailed)
 	for _, name := range []string{"ConfigMap inside", "Namespace " + w.agentNS, "ClusterRole " + w.ns + "-agent"} {
-		if o := object(t, s, name); o.Sync != fleet.SyncFailed || !strings.Contains(o.Message, "installation") {
+		if o := object(t, s, name); o.Sync != fleet.SyncFailed || o.Reason != fleet.ReasonOwnInstallation {
 			t.Errorf("%s is %s %q, want it refused", name, o.Sync, o.Message)
 		}
 	}
@@ -139,7 +139,7 @@ func conflictNamed(t *testing.T, w *world) {
 	w.edit(t, "another-tool", "a", `{"data":{"new":"theirs"}}`)
 	e.Set(w.desired(t, 2, "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {key: \"1\", new: ours}\n"))
 	s := w.rec.status(t, w.target, 2, fleet.SyncFailed)
-	if !strings.Contains(s.Observed.Message, ".data.new") || !strings.Contains(s.Observed.Message, "another-tool") {
+	if object(t, s, "ConfigMap a").Reason != fleet.ReasonFieldConflict || !strings.Contains(s.Observed.Message, ".data.new") || !strings.Contains(s.Observed.Message, "another-tool") {
 		t.Errorf("message is %q, want the field and the manager", s.Observed.Message)
 	}
 	if got := value(w.get(t, "a"), "new"); got != "theirs" {
@@ -169,7 +169,7 @@ func retriesAlone(t *testing.T, w *world) {
 	if patches["a"] != 1 || patches["b"] != 3 {
 		t.Errorf("PATCHes are %v, want 1 of a and 3 of b", patches)
 	}
-	w.rec.event(t, "ApplyFailed", "/b")
+	w.rec.event(t, fleet.ReasonApplyFailed, "/b")
 }
 
 func inventoryFirst(t *testing.T, w *world) {
@@ -199,7 +199,7 @@ func unwatched(t *testing.T, w *world) {
 	e := w.start(t)
 	e.Set(w.desired(t, 1, configMap("a", "1")+configMap("b", "1")))
 	w.rec.statusWith(t, w.target, func(s engine.Status) string {
-		if s.Observed.Sync != fleet.SyncSynced || !strings.Contains(object(t, s, "ConfigMap a").Message, "not watched") {
+		if s.Observed.Sync != fleet.SyncSynced || object(t, s, "ConfigMap a").Reason != fleet.ReasonNotWatched {
 			return "want it Synced, and that it is not watched"
 		}
 		return ""

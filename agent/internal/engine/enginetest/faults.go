@@ -113,9 +113,9 @@ func (w *world) weather(t *testing.T, f fault) {
 	}
 	proxy.Do(nil)
 	w.edit(t, "somebody", "stays", `{"data":{"key":"edited"}}`)
-	w.rec.event(t, "DriftHealed", "/stays")
+	w.rec.event(t, fleet.ReasonDriftHealed, "/stays")
 	w.delete(t, "new")
-	w.rec.event(t, "DriftHealed", "/new")
+	w.rec.event(t, fleet.ReasonDriftHealed, "/new")
 	w.compare(t, "afterwards, where "+f.reason, s, map[string]string{"bystander": "", "stays": "1", "changes": "2", "new": "2"})
 }
 

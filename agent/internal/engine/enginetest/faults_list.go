@@ -105,9 +105,9 @@ func (w *world) driftByList(t *testing.T, f listFault) {
 		t.Error("no list went wrong: this case shows nothing")
 	}
 	w.edit(t, "somebody", "stays", `{"data":{"key":"edited"}}`)
-	w.rec.event(t, "DriftHealed", "/stays")
+	w.rec.event(t, fleet.ReasonDriftHealed, "/stays")
 	w.delete(t, "new")
-	w.rec.event(t, "DriftHealed", "/new")
+	w.rec.event(t, fleet.ReasonDriftHealed, "/new")
 	w.compare(t, "afterwards, where the list "+f.reason, s, want)
 	if deleted := w.deletes(mark); !slices.Equal(deleted, []string{"DELETE goes"}) {
 		t.Errorf("sent %v, want just what has left the bundle deleted", deleted)
@@ -156,7 +156,7 @@ func (w *world) strangersByList(t *testing.T, f listFault, more int) {
 		t.Errorf("%d lists, of which %d went wrong: this case shows nothing", asked.Load(), wrong.Load())
 	}
 	for _, name := range []string{"m0", "m1"} {
-		if o := object(t, s, "ConfigMap "+name); o.Sync != fleet.SyncFailed || !strings.Contains(o.Message, "adopt") {
+		if o := object(t, s, "ConfigMap "+name); o.Sync != fleet.SyncFailed || o.Reason != fleet.ReasonNotAdopted {
 			t.Errorf("%s is %s %q, want it left alone and why", name, o.Sync, o.Message)
 		}
 	}

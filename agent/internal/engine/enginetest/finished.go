@@ -35,13 +35,13 @@ spec:
 }
 
 // awaitDone waits until a version is Synced in which an object is gone and counts as done.
-func (w *world) awaitDone(t *testing.T, generation int64, name, message string) {
+func (w *world) awaitDone(t *testing.T, generation int64, name string) {
 	t.Helper()
 	w.rec.statusWith(t, w.target, func(s engine.Status) string {
 		o := find(s, name)
 		if s.Observed.Generation != generation || s.Observed.Sync != fleet.SyncSynced || o.Sync != fleet.SyncSynced ||
-			o.Health != fleet.HealthCurrent || !strings.Contains(o.Message, message) {
-			return fmt.Sprintf("want generation %d Synced, and %s Current: %s", generation, name, message)
+			o.Health != fleet.HealthCurrent || o.Reason != fleet.ReasonFinished {
+			return fmt.Sprintf("want generation %d Synced, and %s Current and Finished", generation, name)
 		}
 		return ""
 	})
@@ -71,23 +71,23 @@ func finishedJob(t *testing.T, w *world) {
 	e := w.start(t)
 	mark := w.traffic.mark()
 	e.Set(w.desired(t, 1, text))
-	w.awaitDone(t, 1, "Job migrate", "completed and was deleted")
+	w.awaitDone(t, 1, "Job migrate")
 	if n := w.creations(mark); n != 1 {
 		t.Errorf("the Job was written %d times, want once", n)
 	}
 	mark = w.traffic.mark()
 	e.Set(w.desired(t, 2, text+configMap("a", "1")))
-	w.awaitDone(t, 2, "Job migrate", "completed and was deleted")
+	w.awaitDone(t, 2, "Job migrate")
 	e.stop()
 	e = w.start(t)
 	e.Set(w.desired(t, 3, text+configMap("a", "2")))
-	w.awaitDone(t, 3, "Job migrate", "completed and was deleted")
+	w.awaitDone(t, 3, "Job migrate")
 	w.policy.Drift = fleet.DriftReport
 	e.Set(w.desired(t, 4, text+configMap("a", "2")))
-	w.awaitDone(t, 4, "Job migrate", "completed and was deleted")
+	w.awaitDone(t, 4, "Job migrate")
 	w.policy.DryRun = true
 	e.Set(w.desired(t, 5, text+configMap("a", "2")))
-	w.awaitDone(t, 5, "Job migrate", "completed and was deleted")
+	w.awaitDone(t, 5, "Job migrate")
 	w.policy = fleet.Policy{Prune: true}
 	if n := w.creations(mark); n != 0 {
 		t.Errorf("the Job was written %d times after it had completed", n)
@@ -95,7 +95,7 @@ func finishedJob(t *testing.T, w *world) {
 	w.missing(t, jobs, "migrate")
 	mark = w.traffic.mark()
 	e.Set(w.desired(t, 6, runningJob("migrate", "example.invalid/migrate:2", "ttlSecondsAfterFinished: 0")))
-	w.awaitDone(t, 6, "Job migrate", "completed and was deleted")
+	w.awaitDone(t, 6, "Job migrate")
 	if n := w.creations(mark); n != 1 {
 		t.Errorf("the Job was written %d times after its manifest had changed, want once", n)
 	}
@@ -109,7 +109,7 @@ func finishedAndMoved(t *testing.T, w *world) {
 			w.target = fleet.NewTargetID()
 			e := w.start(t)
 			e.Set(w.desired(t, 1, text+configMap("own", "1")))
-			w.awaitDone(t, 1, "Job migrate", "completed and was deleted")
+			w.awaitDone(t, 1, "Job migrate")
 			mark := w.traffic.mark()
 			giver := handsOver(w.desired(t, 2, configMap("own", "1")), "Job.batch "+w.ns+"/migrate")
 			taker := w.other(t, fleet.NewTargetID(), 1, text)
@@ -144,7 +144,7 @@ func finishedAndMoved(t *testing.T, w *world) {
 	w.target = fleet.NewTargetID()
 	e, mark := w.start(t), w.traffic.mark()
 	e.Set(w.desired(t, 1, text))
-	w.awaitDone(t, 1, "Job migrate", "completed and was deleted")
+	w.awaitDone(t, 1, "Job migrate")
 	if n := w.creations(mark); n != 1 {
 		t.Errorf("the Job was written %d times for a new deployment, want once", n)
 	}
@@ -159,7 +159,7 @@ func finishedUnseen(t *testing.T, w *world) {
 	mark := w.traffic.mark()
 	e = w.start(t)
 	e.Set(w.desired(t, 2, text))
-	w.awaitDone(t, 2, "Job migrate", "until its manifest changes")
+	w.awaitDone(t, 2, "Job migrate")
 	if n := w.creations(mark); n != 0 {
 		t.Errorf("the Job was written %d times", n)
 	}
@@ -179,9 +179,9 @@ func finishedByHand(t *testing.T, w *world) {
 	})
 	was, _ := w.jobImage(t, "waits")
 	w.h.Cluster.Kubectl(t, "-n", w.ns, "delete", "job", "done", "waits")
-	w.rec.event(t, "DriftHealed", "/waits")
+	w.rec.event(t, fleet.ReasonDriftHealed, "/waits")
 	w.rec.statusWith(t, w.target, func(s engine.Status) string {
-		if !strings.Contains(find(s, "Job done").Message, "completed and was deleted") {
+		if find(s, "Job done").Reason != fleet.ReasonFinished {
 			return "want the completed Job done"
 		}
 		return ""
@@ -198,6 +198,6 @@ func finishedPod(t *testing.T, w *world) {
 	w.sync(t, e, 1, text)
 	w.h.Cluster.Kubectl(t, "-n", w.ns, "patch", "pod", "once", "--subresource=status", "--type=merge", "-p", `{"status":{"phase":"Succeeded"}}`)
 	w.h.Cluster.Kubectl(t, "-n", w.ns, "delete", "pod", "once")
-	w.awaitDone(t, 1, "Pod once", "completed and was deleted")
+	w.awaitDone(t, 1, "Pod once")
 	w.missing(t, pods, "once")
 }

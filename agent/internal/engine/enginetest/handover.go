@@ -19,12 +19,12 @@ var handOverCases = []testCase{
 	{"keeps what a restarted agent hands over", handedOverAfterRestart},
 	{"keeps everything of a deleted deployment that another one takes over, protected kinds too", handedOverByTombstone},
 	{"keeps an annotated object of a deleted deployment for another one, without asking for it all the time", handedOverAnnotated},
-	{"keeps its mark on what a deployment that is let go of hands over", handedOverByDetached},
+	{"keeps its label on objects that a detached deployment hands over", handedOverByDetached},
 }
 
 // handsOver makes d name what it hands over to the deployment "other"; no names mean everything.
 func handsOver(d engine.Desired, objects ...string) engine.Desired {
-	d.State.HandOvers = []fleet.HandOver{{Reason: fleet.HandOverNotTaken, Deployment: "other", Objects: objects}}
+	d.State.HandOvers = []fleet.HandOver{{Reason: fleet.ReasonHandOverPending, Deployment: "other", Objects: objects}}
 	return d
 }
 
@@ -33,7 +33,7 @@ func (w *world) heldFor(t *testing.T, generation int64, name string) {
 	t.Helper()
 	w.rec.statusWith(t, w.target, func(s engine.Status) string {
 		for _, o := range s.Objects {
-			if s.Observed.Generation == generation && o.Name == name && o.Sync == fleet.SyncHeld && strings.Contains(o.Message, `"other" wants it`) {
+			if s.Observed.Generation == generation && o.Name == name && o.Sync == fleet.SyncHeld && o.Reason == fleet.ReasonHandOverPending && strings.Contains(o.Message, `"other"`) {
 				return ""
 			}
 		}
@@ -55,7 +55,7 @@ func handedOverLater(t *testing.T, w *world) {
 	w.rec.status(t, other, 1, fleet.SyncSynced)
 	w.rec.status(t, w.target, 2, fleet.SyncSynced)
 	w.ownedBy(t, "x", uid, other)
-	w.rec.event(t, "HandedOver", "/x")
+	w.rec.event(t, fleet.ReasonHandedOver, "/x")
 }
 
 func handOverTakenBack(t *testing.T, w *world) {
@@ -92,7 +92,7 @@ func handOverConfirmed(t *testing.T, w *world) {
 	d = handsOver(w.desired(t, 3, configMap("stays", "1")))
 	d.State.Confirmed = []string{"ConfigMap " + w.ns + "/x"}
 	e.Set(d)
-	w.rec.event(t, "Pruned", "/x")
+	w.rec.event(t, fleet.ReasonPruned, "/x")
 	w.heldFor(t, 3, "z")
 	if w.exists(t, "x") || !w.exists(t, "z") {
 		t.Error("want just what was confirmed to be gone")
@@ -164,7 +164,7 @@ func handedOverByDetached(t *testing.T, w *world) {
 	w.sync(t, e, 1, configMap("x", "1"))
 	uid := w.get(t, "x").GetUID()
 	e.Set(handsOver(w.detached(2)))
-	w.keptFor(t, 2, `"other" wants it`)
+	w.keptFor(t, 2, fleet.ReasonHandOverPending, `"other"`)
 	w.ownedBy(t, "x", uid, w.target)
 	other := w.other(t, fleet.NewTargetID(), 1, configMap("x", "1"))
 	other.State.Policy.Adopt = false

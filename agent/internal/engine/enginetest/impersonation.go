@@ -47,7 +47,7 @@ func appliesAsAccount(t *testing.T, w *world) {
 	e := w.start(t)
 	e.Set(w.desired(t, 1, configMap("a", "1")+serviceText))
 	s := w.rec.status(t, w.target, 1, fleet.SyncFailed)
-	if o := object(t, s, "Service web"); !strings.Contains(o.Message, "system:serviceaccount:"+w.ns+":deployer") {
+	if o := object(t, s, "Service web"); o.Reason != fleet.ReasonForbidden || !strings.Contains(o.Message, "system:serviceaccount:"+w.ns+":deployer") {
 		t.Errorf("web says %q, want who may not", o.Message)
 	}
 	if !w.exists(t, "a") {
@@ -70,7 +70,7 @@ func prunesAsAccount(t *testing.T, w *world) {
 	w.sync(t, e, 1, configMap("a", "1")+configMap("b", "1"))
 	e.Set(w.desired(t, 2, configMap("a", "1")))
 	s := w.rec.status(t, w.target, 2, fleet.SyncFailed)
-	if o := object(t, s, "ConfigMap b"); !w.exists(t, "b") || !strings.Contains(o.Message, "cannot delete") {
+	if o := object(t, s, "ConfigMap b"); !w.exists(t, "b") || o.Reason != fleet.ReasonForbidden {
 		t.Errorf("b says %q, want it kept for the missing right", o.Message)
 	}
 }
@@ -82,7 +82,7 @@ func healsAsAccount(t *testing.T, w *world) {
 	e := w.start(t)
 	w.sync(t, e, 1, configMap("a", "1"))
 	w.edit(t, "somebody", "a", `{"data":{"key":"2"}}`)
-	w.rec.event(t, "DriftHealed", "/a")
+	w.rec.event(t, fleet.ReasonDriftHealed, "/a")
 	if got := value(w.get(t, "a"), "key"); got != "1" {
 		t.Errorf("a is %q, want it restored", got)
 	}

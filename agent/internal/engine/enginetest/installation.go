@@ -152,7 +152,7 @@ func (w *world) refusesParts(t *testing.T) {
 		e.Set(w.desired(t, generation, configMap("a", want)+meddling(t, parts, labelled)))
 		s := w.rec.status(t, w.target, generation, fleet.SyncFailed)
 		for _, part := range parts {
-			if o := object(t, s, refOf(part).String()); o.Sync != fleet.SyncFailed || !strings.Contains(o.Message, "installation") && !strings.Contains(o.Message, "is cluster-scoped") {
+			if o := object(t, s, refOf(part).String()); o.Sync != fleet.SyncFailed || o.Reason != fleet.ReasonOwnInstallation && o.Reason != fleet.ReasonOutsideScope {
 				t.Errorf("%s is %s %q, want it refused", o.ObjectRef, o.Sync, o.Message)
 			}
 		}

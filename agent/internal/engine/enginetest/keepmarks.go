@@ -14,7 +14,7 @@ var keepMarkCases = []testCase{
 	{"keeps what other tools have marked to be kept when it leaves the source", keepMarksPruned},
 	{"keeps what was applied with a mark although the mark was taken off since", keepMarksApplied},
 	{"keeps what other tools have marked when the deployment is deleted, and says why", keepMarksDeleted},
-	{"shows in a dry run that what is marked would be kept", keepMarksRehearsed},
+	{"shows in a dry run that what is marked would be kept", keepMarksDryRun},
 }
 
 // keepMarked are annotations, by the name of the ConfigMap that has them in these cases.
@@ -45,7 +45,7 @@ func allMarked() string {
 func (w *world) keptWith(t *testing.T, s engine.Status) {
 	t.Helper()
 	for name, annotation := range keepMarked {
-		if o := object(t, s, "ConfigMap "+name); !w.exists(t, name) || !strings.Contains(o.Message, annotation) {
+		if o := object(t, s, "ConfigMap "+name); !w.exists(t, name) || o.Reason != fleet.ReasonPruneDisabled || !strings.Contains(o.Message, annotation) {
 			t.Errorf("%s says %q, want it kept because of %q", name, o.Message, annotation)
 		}
 	}
@@ -93,6 +93,9 @@ func keepMarksDeleted(t *testing.T, w *world) {
 	w.sync(t, e, 1, allMarked())
 	e.Set(w.tombstone(2))
 	s := w.rec.status(t, w.target, 2, fleet.SyncDeleted)
+	if s.Observed.Reason != fleet.ReasonReleased {
+		t.Errorf("the reason is %s, want %s", s.Observed.Reason, fleet.ReasonReleased)
+	}
 	for name, annotation := range keepMarked {
 		if !w.exists(t, name) || !strings.Contains(s.Observed.Message, "ConfigMap "+w.ns+"/"+name) || !strings.Contains(s.Observed.Message, annotation) {
 			t.Errorf("%s: message is %q, want it kept and named with its reason", name, s.Observed.Message)
@@ -106,14 +109,14 @@ func keepMarksDeleted(t *testing.T, w *world) {
 	}
 }
 
-func keepMarksRehearsed(t *testing.T, w *world) {
+func keepMarksDryRun(t *testing.T, w *world) {
 	e := w.start(t)
 	w.sync(t, e, 1, allMarked()+configMap("a", "1"))
 	w.policy.DryRun = true
 	e.Set(w.desired(t, 2, configMap("a", "1")))
 	s := w.rec.status(t, w.target, 2, fleet.SyncOutOfSync)
 	w.keptWith(t, s)
-	if o := object(t, s, "ConfigMap whole"); o.Message != "would be deleted" {
+	if o := object(t, s, "ConfigMap whole"); o.Reason != fleet.ReasonDryRun || o.Message != "would be deleted" {
 		t.Errorf("whole says %q, want that it would be deleted", o.Message)
 	}
 }

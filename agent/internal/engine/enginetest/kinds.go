@@ -98,8 +98,8 @@ func unknownKind(t *testing.T, w *world) {
 	w.sync(t, e, 1, configMap("a", "1")+configMap("b", "1"))
 	e.Set(w.desired(t, 2, configMap("a", "2")+widget))
 	s := w.rec.status(t, w.target, 2, fleet.SyncFailed)
-	if !strings.Contains(s.Observed.Message, "Widget") || !strings.Contains(s.Observed.Message, "CustomResourceDefinition") {
-		t.Errorf("message is %q, want the kind and what to do", s.Observed.Message)
+	if s.Observed.Reason != fleet.ReasonObjectsFailed || !hasReason(s, fleet.ReasonKindNotFound) || !strings.Contains(s.Observed.Message, "Widget") {
+		t.Errorf("status is %s, want the kind that is missing", describe(s))
 	}
 	if !w.exists(t, "b") || value(w.get(t, "a"), "key") != "2" {
 		t.Error("want a applied and b kept")
@@ -142,7 +142,7 @@ func occupiedDefinition(t *testing.T, w *world) {
 	d.State.Confirmed = []string{"CustomResourceDefinition.apiextensions.k8s.io " + name}
 	e.Set(d)
 	w.rec.statusWith(t, w.target, func(s engine.Status) string {
-		if s.Observed.Generation != 2 || !strings.Contains(s.Observed.Message, name+` "`+w.ns+`/theirs" still exists`) {
+		if s.Observed.Generation != 2 || !hasReason(s, fleet.ReasonNotEmpty) || !strings.Contains(s.Observed.Message, name+` "`+w.ns+`/theirs"`) {
 			return "want the definition kept, and said for what"
 		}
 		return ""

@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -28,12 +29,12 @@ func (w *world) other(t *testing.T, target fleet.TargetID, generation int64, tex
 	return d
 }
 
-// keptFor waits until the world's target keeps an object for others.
-func (w *world) keptFor(t *testing.T, generation int64, reason string) {
+// keptFor waits until the world's target keeps an object for others, for a reason and with a text in its message.
+func (w *world) keptFor(t *testing.T, generation int64, reason fleet.Reason, text string) {
 	t.Helper()
 	w.rec.statusWith(t, w.target, func(s engine.Status) string {
-		if s.Observed.Generation != generation || s.Observed.Sync != fleet.SyncSyncing || !strings.Contains(s.Observed.Message, reason) {
-			return "want it to wait, and to say " + reason
+		if s.Observed.Generation != generation || s.Observed.Sync != fleet.SyncSyncing || s.Observed.Reason != reason || !hasReason(s, reason) || !strings.Contains(s.Observed.Message, text) {
+			return fmt.Sprintf("want it to wait for %s with %q", reason, text)
 		}
 		return ""
 	})
@@ -52,7 +53,7 @@ func movedInOneCommit(t *testing.T, w *world) {
 	uid := w.get(t, "x").GetUID()
 	e.Pending(1)
 	e.Set(w.desired(t, 2, configMap("stays", "2")))
-	w.keptFor(t, 2, "have not arrived yet")
+	w.keptFor(t, 2, fleet.ReasonWaitingForDeployments, "")
 	if got := value(w.get(t, "stays"), "key"); got != "2" || !w.exists(t, "x") || !w.exists(t, "goes") {
 		t.Fatalf("stays is %q, want it applied, and x and goes kept", got)
 	}
@@ -62,10 +63,10 @@ func movedInOneCommit(t *testing.T, w *world) {
 	w.rec.status(t, other, 1, fleet.SyncSynced)
 	s := w.rec.status(t, w.target, 2, fleet.SyncSynced)
 	if len(s.Objects) != 1 || w.exists(t, "goes") {
-		t.Errorf("status is %s, want x let go of and the rest pruned", describe(s))
+		t.Errorf("status is %s, want x released and the rest pruned", describe(s))
 	}
 	w.ownedBy(t, "x", uid, other)
-	w.rec.event(t, "HandedOver", "/x")
+	w.rec.event(t, fleet.ReasonHandedOver, "/x")
 }
 
 func movedFromTombstone(t *testing.T, w *world) {
@@ -75,14 +76,14 @@ func movedFromTombstone(t *testing.T, w *world) {
 	uid := w.get(t, "x").GetUID()
 	e.Pending(3)
 	e.Set(w.tombstone(2))
-	w.keptFor(t, 2, "have not arrived yet")
+	w.keptFor(t, 2, fleet.ReasonWaitingForDeployments, "")
 	other := fleet.NewTargetID()
 	e.Set(w.other(t, other, 1, configMap("x", "1")))
 	e.Pending(0)
 	w.rec.status(t, other, 1, fleet.SyncSynced)
 	w.rec.status(t, w.target, 2, fleet.SyncDeleted)
 	w.ownedBy(t, "x", uid, other)
-	w.rec.event(t, "Released", "data")
+	w.rec.event(t, fleet.ReasonReleased, "data")
 }
 
 func moveTakenBack(t *testing.T, w *world) {
@@ -98,7 +99,7 @@ func moveTakenBack(t *testing.T, w *world) {
 	e.Set(w.other(t, other, 1, configMap("x", "2")+configMap("more", "2")))
 	e.Set(w.desired(t, 2, configMap("stays", "1")))
 	w.rec.status(t, other, 1, fleet.SyncFailed)
-	w.keptFor(t, 2, string(other)+" is about to take it over")
+	w.keptFor(t, 2, fleet.ReasonHandOverPending, string(other))
 	if !w.exists(t, "x") {
 		t.Fatal("x was deleted although it is desired")
 	}

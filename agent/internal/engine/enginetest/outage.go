@@ -16,7 +16,7 @@ import (
 
 // outageCases are API servers that are away for long, while an engine runs.
 var outageCases = []testCase{
-	{"goes on by its watches after an outage, reads nothing anew and deletes nothing", func(t *testing.T, w *world) { w.outage(t, rideOut) }},
+	{"goes on by its watches after an outage, reads nothing again and deletes nothing", func(t *testing.T, w *world) { w.outage(t, rideOut) }},
 	{"lists again after an outage only where its watch has expired, and deletes nothing", func(t *testing.T, w *world) { w.outage(t, rideExpired) }},
 	{"lists again after an outage when the API server has gone back in time, and deletes nothing", func(t *testing.T, w *world) { w.outage(t, rideRestored) }},
 	{"takes a list when the stream of what is there at first breaks off, and does not ask for it again and again", brokenFirst},
@@ -86,13 +86,13 @@ func (w *world) outage(t *testing.T, how ride) {
 		return nil
 	})
 	s := w.rec.status(t, w.target, 2, fleet.SyncSynced)
-	w.rec.event(t, "DriftHealed", "/edited")
-	w.rec.event(t, "DriftHealed", "/deleted")
+	w.rec.event(t, fleet.ReasonDriftHealed, "/edited")
+	w.rec.event(t, fleet.ReasonDriftHealed, "/deleted")
 	w.compare(t, "after an outage", s, map[string]string{"bystander": "", "stays": "1", "edited": "1", "deleted": "1", "new": "2"})
 	w.edit(t, "somebody", "stays", `{"data":{"key":"edited"}}`)
-	w.rec.event(t, "DriftHealed", "/stays")
+	w.rec.event(t, fleet.ReasonDriftHealed, "/stays")
 	if n := full.Load(); how == rideOut && n > 0 || how != rideOut && n == 0 {
-		t.Errorf("after the outage the engine has read its objects anew %d times; how the API server came back: %d", n, how)
+		t.Errorf("after the outage the engine has read its objects again %d times; how the API server came back: %d", n, how)
 	}
 }
 
@@ -112,7 +112,7 @@ func brokenFirst(t *testing.T, w *world) {
 	e := w.start(t)
 	w.sync(t, e, 1, configMap("edited", "1"))
 	w.edit(t, "somebody", "edited", `{"data":{"key":"edited"}}`)
-	w.rec.event(t, "DriftHealed", "/edited")
+	w.rec.event(t, fleet.ReasonDriftHealed, "/edited")
 	if n := asked.Load(); n == 0 || n > 10 {
 		t.Errorf("a stream that breaks off was asked for %d times, want it tried, and not again and again", n)
 	}

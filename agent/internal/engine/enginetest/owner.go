@@ -27,7 +27,7 @@ func ownerForbidsKind(t *testing.T, w *world) {
 	e := w.start(t)
 	e.Set(w.desired(t, 1, configMap("a", "1")+serviceText))
 	s := w.rec.status(t, w.target, 1, fleet.SyncFailed)
-	if o := object(t, s, "Service web"); !strings.Contains(o.Message, "owner of this cluster") {
+	if o := object(t, s, "Service web"); o.Reason != fleet.ReasonOwnerPolicy {
 		t.Errorf("web says %q, want who forbids it", o.Message)
 	}
 	if o := object(t, s, "ConfigMap a"); o.Sync != fleet.SyncSynced || !w.exists(t, "a") {
@@ -44,7 +44,7 @@ func ownerForbidsLater(t *testing.T, w *world) {
 	e = w.start(t)
 	e.Set(w.tombstone(2))
 	s := w.rec.status(t, w.target, 2, fleet.SyncFailed)
-	if !w.exists(t, "a") || !strings.Contains(s.Observed.Message, "owner of this cluster") {
+	if !w.exists(t, "a") || s.Observed.Reason != fleet.ReasonOwnerPolicy {
 		t.Errorf("status is %s, want a kept and why", describe(s))
 	}
 }
@@ -56,13 +56,13 @@ func ownerForbidsDeletions(t *testing.T, w *world) {
 	e := w.start(t)
 	w.sync(t, e, 1, configMap("a", "1")+configMap("b", "1"))
 	s := w.sync(t, e, 2, configMap("a", "1"))
-	if o := object(t, s, "ConfigMap b"); !w.exists(t, "b") || !strings.Contains(o.Message, "owner of this cluster") {
+	if o := object(t, s, "ConfigMap b"); !w.exists(t, "b") || o.Reason != fleet.ReasonOwnerPolicy {
 		t.Errorf("b says %q, want it kept and why", o.Message)
 	}
 	e.Set(w.tombstone(3))
 	w.rec.status(t, w.target, 3, fleet.SyncDeleted)
 	if !w.exists(t, "a") || !w.exists(t, "b") {
-		t.Error("a deployment was deleted with its objects, want them let go of")
+		t.Error("a deployment was deleted with its objects, want them released")
 	}
 }
 
@@ -72,7 +72,7 @@ func ownerRequiresAccount(t *testing.T, w *world) {
 	e := w.start(t)
 	e.Set(w.desired(t, 1, configMap("a", "1")))
 	s := w.rec.status(t, w.target, 1, fleet.SyncFailed)
-	if !strings.Contains(s.Observed.Message, "ServiceAccount") || w.exists(t, "a") {
+	if object(t, s, "ConfigMap a").Reason != fleet.ReasonOwnerPolicy || w.exists(t, "a") {
 		t.Errorf("status is %s, want it refused", describe(s))
 	}
 	w.policy.ServiceAccount = w.ns + "/admin"
@@ -93,7 +93,7 @@ func ownerRequiresAccountToDelete(t *testing.T, w *world) {
 	e = w.start(t)
 	kept := func(s engine.Status) {
 		t.Helper()
-		if !w.exists(t, "a") || !w.exists(t, "b") || !strings.Contains(s.Observed.Message, "ServiceAccount") {
+		if !w.exists(t, "a") || !w.exists(t, "b") || !hasReason(s, fleet.ReasonOwnerPolicy) {
 			t.Errorf("status is %s, want both kept and why", describe(s))
 		}
 	}
@@ -126,7 +126,7 @@ func ownerForbidsMeanwhile(t *testing.T, w *world) {
 	})
 	e.Set(w.desired(t, 1, configMap("a", "1")))
 	s := w.rec.status(t, w.target, 1, fleet.SyncFailed)
-	if o := object(t, s, "ConfigMap a"); !strings.Contains(o.Message, "owner of this cluster") {
+	if o := object(t, s, "ConfigMap a"); o.Reason != fleet.ReasonOwnerPolicy {
 		t.Errorf("a says %q, want who forbids it", o.Message)
 	}
 	owned.Restrict(ownerpolicy.Policy{})

@@ -13,7 +13,7 @@ var ownershipCases = []testCase{
 	{"says so when it adopts what another tool marks as its own", adoptionFromTools},
 	{"never takes over an object of another deployment", otherDeployment},
 	{"hands an object over that moves from one deployment to another", handover},
-	{"lets go of an object that another deployment took", takenAway},
+	{"releases an object that another deployment took over", takenAway},
 }
 
 // covers: A7
@@ -22,7 +22,7 @@ func adoption(t *testing.T, w *world) {
 	e := w.start(t)
 	e.Set(w.desired(t, 1, configMap("a", "ours")))
 	s := w.rec.status(t, w.target, 1, fleet.SyncFailed)
-	if !strings.Contains(s.Observed.Message, "adopt: true") || value(w.get(t, "a"), "key") != "theirs" {
+	if object(t, s, "ConfigMap a").Reason != fleet.ReasonNotAdopted || value(w.get(t, "a"), "key") != "theirs" {
 		t.Errorf("message is %q, want the way out, and the object left alone", s.Observed.Message)
 	}
 	// Giving up on it must not delete it.
@@ -35,7 +35,7 @@ func adoption(t *testing.T, w *world) {
 	if a := w.get(t, "a"); value(a, "key") != "ours" || value(a, "more") != "theirs" {
 		t.Errorf("data is %v, want ours in place and the rest kept", a.Object["data"])
 	}
-	if event := w.rec.event(t, "Adopted", "/a"); event.Type != fleet.EventNormal || !strings.Contains(event.Message, "kubectl-create") {
+	if event := w.rec.event(t, fleet.ReasonAdopted, "/a"); event.Type != fleet.EventNormal || !strings.Contains(event.Message, "kubectl-create") {
 		t.Errorf("event is %s %q, want who had it", event.Type, event.Message)
 	}
 }
@@ -58,7 +58,7 @@ func adoptionFromTools(t *testing.T, w *world) {
 	w.policy.Adopt = true
 	w.sync(t, w.start(t), 1, text)
 	for name, tt := range owned {
-		if event := w.rec.event(t, "Adopted", "/"+name); event.Type != fleet.EventWarning || !strings.Contains(event.Message, tt.want) {
+		if event := w.rec.event(t, fleet.ReasonAdopted, "/"+name); event.Type != fleet.EventWarning || !strings.Contains(event.Message, tt.want) {
 			t.Errorf("event is %s %q, want a warning that it belongs to %s", event.Type, event.Message, tt.want)
 		}
 	}
@@ -73,7 +73,7 @@ func otherDeployment(t *testing.T, w *world) {
 	d.Target, d.Deployment = fleet.NewTargetID(), "other"
 	e.Set(d)
 	s := w.rec.status(t, d.Target, 1, fleet.SyncFailed)
-	if !strings.Contains(s.Observed.Message, "default/app") {
+	if object(t, s, "ConfigMap a").Reason != fleet.ReasonOwnedByOther || !strings.Contains(s.Observed.Message, "default/app") {
 		t.Errorf("message is %q, want who owns it", s.Observed.Message)
 	}
 	// The owner goes on, and its own deletion leaves nothing to the other.
@@ -102,7 +102,7 @@ func takenAway(t *testing.T, w *world) {
 	w.sync(t, e, 1, configMap("a", "1")+configMap("b", "1"))
 	w.edit(t, "somebody", "a", `{"metadata":{"labels":{"kedge.dev/target":"tgt-somebodyelse"}}}`)
 	s := w.rec.status(t, w.target, 1, fleet.SyncFailed)
-	if o := object(t, s, "ConfigMap a"); !strings.Contains(o.Message, "tgt-somebodyelse") {
+	if o := object(t, s, "ConfigMap a"); o.Reason != fleet.ReasonOwnedByOther || !strings.Contains(o.Message, "tgt-somebodyelse") {
 		t.Errorf("a says %q, want who has it", o.Message)
 	}
 	if got := w.get(t, "a").GetLabels()["kedge.dev/target"]; got != "tgt-somebodyelse" {

@@ -26,13 +26,13 @@ func restoresSoon(t *testing.T, w *world) {
 	w.sync(t, e, 1, configMap("a", "1"))
 	begun := time.Now()
 	w.edit(t, "kubectl-edit", "a", `{"data":{"key":"edited"}}`)
-	w.rec.event(t, "DriftHealed", "/a")
+	w.rec.event(t, fleet.ReasonDriftHealed, "/a")
 	if took := time.Since(begun); took > 10*promised {
 		t.Errorf("it took %v", took)
 	}
 	begun = time.Now()
 	w.delete(t, "a")
-	w.rec.event(t, "DriftHealed", "created again")
+	w.rec.event(t, fleet.ReasonDriftHealed, "created again")
 	if took := time.Since(begun); took > 10*promised {
 		t.Errorf("it took %v to create it again", took)
 	}
@@ -49,9 +49,9 @@ func idle(t *testing.T, w *world) {
 	e.Set(w.desired(t, 2, configMap("a", "2")+configMap("healed", "1")+configMap("lost", "1")))
 	w.heldCount(t, 2, 12)
 	w.edit(t, "somebody", "healed", `{"data":{"key":"edited"}}`)
-	w.rec.event(t, "DriftHealed", "/healed")
+	w.rec.event(t, fleet.ReasonDriftHealed, "/healed")
 	w.delete(t, "lost")
-	w.rec.event(t, "DriftHealed", "/lost")
+	w.rec.event(t, fleet.ReasonDriftHealed, "/lost")
 
 	reporting, dryRunning, gone := fleet.NewTargetID(), fleet.NewTargetID(), fleet.NewTargetID()
 	w.setOther(t, e, reporting, 1, fleet.Policy{Prune: true, Drift: fleet.DriftReport}, configMap("edited", "1")+configMap("deleted", "1"))

@@ -22,13 +22,13 @@ var policyCases = []testCase{
 	{"replaces an object whose immutable field changes, when the policy says so", replaces},
 	{"finds out that a field is immutable whatever words the API server uses", immutableInOtherWords},
 	{"waits until an object that is replaced is gone", replaceWaits},
-	{"does not delete an object that could not be created anew", replaceRefused},
+	{"does not delete an object that could not be created again", replaceRefused},
 	{"never replaces a protected kind", replaceProtected},
 	{"does not replace what an admission policy refuses to have changed", replaceAdmission},
 	{"does not replace what a rule of its definition refuses to have changed", replaceTransition},
 	{"does not replace where the owner of the cluster forbids deletions", replaceForbidden},
 	{"does not replace a StatefulSet whose claims would be deleted with it", replaceWithClaims},
-	{"creates an object anew after a kill in the middle of replacing it", replaceKilled},
+	{"creates an object again after a kill in the middle of replacing it", replaceKilled},
 }
 
 var jobs = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
@@ -62,15 +62,15 @@ func forces(t *testing.T, w *world) {
 	text := "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {key: \"1\", new: ours}\n"
 	e.Set(w.desired(t, 2, text))
 	s := w.rec.status(t, w.target, 2, fleet.SyncFailed)
-	if !strings.Contains(s.Observed.Message, ".data.new") || !strings.Contains(s.Observed.Message, "another-tool") || !strings.Contains(s.Observed.Message, "force: true") {
-		t.Errorf("message is %q, want the field, the manager and the way out", s.Observed.Message)
+	if object(t, s, "ConfigMap a").Reason != fleet.ReasonFieldConflict || !strings.Contains(s.Observed.Message, ".data.new") || !strings.Contains(s.Observed.Message, "another-tool") {
+		t.Errorf("status is %s, want the field and the manager", describe(s))
 	}
 	w.policy.Force = true
 	w.sync(t, e, 3, text)
 	if got := value(w.get(t, "a"), "new"); got != "ours" {
 		t.Errorf("the field is %q, want ours", got)
 	}
-	w.rec.event(t, "Forced", `.data.new from "another-tool"`)
+	w.rec.event(t, fleet.ReasonForced, `.data.new from "another-tool"`)
 }
 
 // covers: A4
@@ -95,10 +95,8 @@ func immutableFails(t *testing.T, w *world) {
 	e.Set(w.desired(t, 2, job("a", "example.invalid/a:2")+configMap("b", "1")))
 	s := w.rec.status(t, w.target, 2, fleet.SyncFailed)
 	o := object(t, s, "Job a")
-	for _, part := range []string{"spec.template", "cannot be changed", "field is immutable", "replace: true"} {
-		if !strings.Contains(o.Message, part) {
-			t.Errorf("a says %q, want %q in it", o.Message, part)
-		}
+	if o.Reason != fleet.ReasonImmutableField || !strings.Contains(o.Message, "spec.template") {
+		t.Errorf("a is %s %q, want the immutable field", o.Reason, o.Message)
 	}
 	if len(o.Message) > 300 {
 		t.Errorf("a says %q: too long", o.Message)
@@ -119,7 +117,7 @@ func replaces(t *testing.T, w *world) {
 	if now, image := w.jobImage(t, "a"); now == uid || image != "example.invalid/a:2" {
 		t.Errorf("a is %s with %s, want a new one", now, image)
 	}
-	w.rec.event(t, "Replaced", "spec.template")
+	w.rec.event(t, fleet.ReasonReplaced, "spec.template")
 	if got := fmt.Sprint(w.writes(mark)); got != "[PATCH a DELETE a PATCH a]" {
 		t.Errorf("writes are %s, want it tried, deleted and created", got)
 	}
@@ -152,18 +150,18 @@ spec:
 	w.sync(t, e, 1, text("one"))
 	e.Set(w.desired(t, 2, text("two")))
 	s := w.rec.status(t, w.target, 2, fleet.SyncFailed)
-	if o := object(t, s, "StatefulSet db"); !strings.Contains(o.Message, "cannot be changed once the object exists") {
+	if o := object(t, s, "StatefulSet db"); o.Reason != fleet.ReasonImmutableField {
 		t.Errorf("db says %q, want it told that it cannot be changed", o.Message)
 	}
 	// What is wrong in itself is not taken for that.
 	e.Set(w.desired(t, 3, strings.Replace(text("one"), "{app: db}}\n    spec", "{app: other}}\n    spec", 1)))
 	s = w.rec.status(t, w.target, 3, fleet.SyncFailed)
-	if o := object(t, s, "StatefulSet db"); strings.Contains(o.Message, "cannot be changed") {
+	if o := object(t, s, "StatefulSet db"); o.Reason != fleet.ReasonInvalid {
 		t.Errorf("db says %q, want what the API server said", o.Message)
 	}
 	w.policy.Replace = true
 	w.sync(t, e, 4, text("two"))
-	w.rec.event(t, "Replaced", "db")
+	w.rec.event(t, fleet.ReasonReplaced, "db")
 }
 
 func replaceWaits(t *testing.T, w *world) {
@@ -174,7 +172,7 @@ func replaceWaits(t *testing.T, w *world) {
 	e.Set(w.desired(t, 2, job("a", "example.invalid/a:2")+configMap("b", "1")))
 	w.rec.statusWith(t, w.target, func(s engine.Status) string {
 		if s.Observed.Generation != 2 || s.Observed.Sync != fleet.SyncSyncing || find(s, "ConfigMap b").Sync != fleet.SyncSynced ||
-			!strings.Contains(find(s, "Job a").Message, "example.com/hold") {
+			find(s, "Job a").Reason != fleet.ReasonReplacing || !strings.Contains(find(s, "Job a").Message, "example.com/hold") {
 			return "want a to wait for its finalizer, and b in place"
 		}
 		return ""
@@ -196,7 +194,7 @@ func replaceWaits(t *testing.T, w *world) {
 	if _, image := w.jobImage(t, "a"); image != "example.invalid/a:2" {
 		t.Errorf("a has %s, want the new one", image)
 	}
-	w.rec.event(t, "Replaced", "spec.template")
+	w.rec.event(t, fleet.ReasonReplaced, "spec.template")
 }
 
 func replaceRefused(t *testing.T, w *world) {
@@ -232,8 +230,8 @@ spec: {storageClassName: %s, accessModes: [ReadWriteOnce], resources: {requests:
 	w.sync(t, e, 1, claim("one"))
 	e.Set(w.desired(t, 2, claim("two")))
 	s := w.rec.status(t, w.target, 2, fleet.SyncFailed)
-	if !strings.Contains(s.Observed.Message, "never replaced") {
-		t.Errorf("message is %q, want it said that a claim is never replaced", s.Observed.Message)
+	if !hasReason(s, fleet.ReasonImmutableField) || strings.Contains(s.Observed.Message, "replace: true") {
+		t.Errorf("status is %s, want no advice to replace a claim", describe(s))
 	}
 	for _, write := range w.writes(0) {
 		if strings.HasPrefix(write, http.MethodDelete) {

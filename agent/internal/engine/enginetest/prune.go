@@ -39,7 +39,7 @@ func prunes(t *testing.T, w *world) {
 	if len(s.Objects) != 1 {
 		t.Errorf("status is %s, want a only", describe(s))
 	}
-	w.rec.event(t, "Pruned", "/b")
+	w.rec.event(t, fleet.ReasonPruned, "/b")
 }
 
 func prunesAfterRestart(t *testing.T, w *world) {
@@ -61,7 +61,7 @@ func pruneOff(t *testing.T, w *world) {
 	if !w.exists(t, "b") {
 		t.Error("b is gone")
 	}
-	if o := object(t, s, "ConfigMap b"); !strings.Contains(o.Message, "pruning is off") {
+	if o := object(t, s, "ConfigMap b"); o.Reason != fleet.ReasonPruneDisabled {
 		t.Errorf("b says %q, want why it is kept", o.Message)
 	}
 }
@@ -73,7 +73,7 @@ func pruneHeld(t *testing.T, w *world) {
 	d.State.HoldPrune = true
 	e.Set(d)
 	s := w.rec.status(t, w.target, 2, fleet.SyncOutOfSync)
-	if o := object(t, s, "ConfigMap b"); o.Sync != fleet.SyncHeld || !w.exists(t, "b") || !strings.Contains(s.Observed.Message, "b") {
+	if o := object(t, s, "ConfigMap b"); o.Sync != fleet.SyncHeld || o.Reason != fleet.ReasonHeldAfterRecovery || s.Observed.Reason != fleet.ReasonPruneHeld || !w.exists(t, "b") || !strings.Contains(s.Observed.Message, "b") {
 		t.Errorf("status is %s, want b there, held and named", describe(s))
 	}
 }
@@ -84,7 +84,7 @@ func pruneDisabledByAnnotation(t *testing.T, w *world) {
 	w.sync(t, e, 1, configMap("a", "1")+configMap("b", "1"))
 	w.edit(t, "somebody", "b", `{"metadata":{"annotations":{"kedge.dev/prune":"disabled"}}}`)
 	s := w.sync(t, e, 2, configMap("a", "1"))
-	if o := object(t, s, "ConfigMap b"); !w.exists(t, "b") || !strings.Contains(o.Message, "kedge.dev/prune") {
+	if o := object(t, s, "ConfigMap b"); !w.exists(t, "b") || o.Reason != fleet.ReasonPruneDisabled || !strings.Contains(o.Message, "kedge.dev/prune") {
 		t.Errorf("b says %q, want it kept and why", o.Message)
 	}
 	w.edit(t, "somebody", "b", `{"metadata":{"annotations":{"kedge.dev/prune":null}}}`)
@@ -106,8 +106,8 @@ func pruneWaitsForFailure(t *testing.T, w *world) {
 	refused := "---\napiVersion: v1\nkind: Service\nmetadata: {name: bad}\nspec: {ports: [{port: 99999}]}\n"
 	e.Set(w.desired(t, 2, configMap("a", "2")+configMap("c", "2")+refused))
 	s := w.rec.status(t, w.target, 2, fleet.SyncFailed)
-	if !strings.Contains(s.Observed.Message, "Service "+w.ns+"/bad") || !strings.Contains(s.Observed.Message, "nothing is pruned") {
-		t.Errorf("message is %q, want the failing object and that nothing is pruned", s.Observed.Message)
+	if !strings.Contains(s.Observed.Message, "Service "+w.ns+"/bad") || object(t, s, "Service bad").Reason != fleet.ReasonInvalid || !hasReason(s, fleet.ReasonPruneBlocked) {
+		t.Errorf("status is %s, want the failing object, and that nothing is pruned", describe(s))
 	}
 	if got := value(w.get(t, "a"), "key"); got != "2" || !w.exists(t, "c") {
 		t.Errorf("a is %q, want the others applied", got)
@@ -125,7 +125,7 @@ func emptyBundle(t *testing.T, w *world) {
 	e := w.start(t)
 	w.sync(t, e, 1, configMap("a", "1"))
 	s := w.sync(t, e, 2, "")
-	if !w.exists(t, "a") || !strings.Contains(s.Observed.Message, "empty") {
+	if !w.exists(t, "a") || object(t, s, "ConfigMap a").Reason != fleet.ReasonBundleEmpty {
 		t.Errorf("status is %s, want a kept and why", describe(s))
 	}
 	w.policy.AllowEmpty = true
@@ -141,7 +141,7 @@ func protectedKinds(t *testing.T, w *world) {
 	inside := "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: inside, namespace: $NS-more}\n"
 	w.sync(t, e, 1, configMap("a", "1")+"---\napiVersion: v1\nkind: Namespace\nmetadata: {name: $NS-more}\n"+inside)
 	s := w.sync(t, e, 2, configMap("a", "1"))
-	if o := object(t, s, "Namespace "+w.ns+"-more"); !strings.Contains(o.Message, "protected") || !strings.Contains(s.Observed.Message, w.ns+"-more") {
+	if o := object(t, s, "Namespace "+w.ns+"-more"); o.Reason != fleet.ReasonProtectedKind || !strings.Contains(s.Observed.Message, w.ns+"-more") {
 		t.Errorf("status is %s, want the namespace kept and named", describe(s))
 	}
 	ns, err := w.client.Resource(namespaces).Get(t.Context(), w.ns+"-more", metav1.GetOptions{})
@@ -151,7 +151,7 @@ func protectedKinds(t *testing.T, w *world) {
 	// Deleted by hand, it is not mentioned any more.
 	w.h.Cluster.Kubectl(t, "delete", "namespace", w.ns+"-more")
 	w.rec.statusWith(t, w.target, func(s engine.Status) string {
-		if len(s.Objects) != 1 || s.Observed.Message != "" {
+		if len(s.Objects) != 1 || s.Observed.Reason != fleet.ReasonSynced {
 			return "want the namespace forgotten"
 		}
 		return ""
@@ -181,7 +181,7 @@ func hangingFinalizer(t *testing.T, w *world) {
 	e.Set(w.desired(t, 2, configMap("a", "1")))
 	w.rec.statusWith(t, w.target, func(s engine.Status) string {
 		for _, o := range s.Objects {
-			if o.Name == "b" && o.Health == fleet.HealthTerminating && strings.Contains(s.Observed.Message, "example.com/hangs") {
+			if o.Name == "b" && o.Health == fleet.HealthTerminating && o.Reason == fleet.ReasonPruning && strings.Contains(s.Observed.Message, "example.com/hangs") {
 				return ""
 			}
 		}
@@ -232,11 +232,11 @@ func damagedInventory(t *testing.T, w *world) {
 	}
 	w.h.Cluster.Kubectl(t, "-n", w.agentNS, "patch", "configmap", items[0].GetName(), "--type=merge", "-p", `{"data":{"inventory.json":"{\"entries\":[]"}}`)
 	e = w.start(t)
-	w.rec.event(t, "InventoryDamaged", items[0].GetName())
+	w.rec.event(t, fleet.ReasonInventoryDamaged, items[0].GetName())
 	w.sync(t, e, 2, configMap("a", "1"))
 	e.Set(w.tombstone(3))
 	s := w.rec.status(t, w.target, 3, fleet.SyncFailed)
-	if !strings.Contains(s.Observed.Message, items[0].GetName()) {
+	if s.Observed.Reason != fleet.ReasonInventoryDamaged || !strings.Contains(s.Observed.Message, items[0].GetName()) {
 		t.Errorf("message is %q, want the damaged ConfigMap named", s.Observed.Message)
 	}
 	if !w.exists(t, "a") || !w.exists(t, "b") {

@@ -83,7 +83,7 @@ func tooManyAtOnce(t *testing.T, w *world) {
 	if got := w.left(t, 12); len(got) != 12 || value(w.get(t, "a"), "key") != "2" {
 		t.Fatalf("%v are left, want all, and the rest applied", got)
 	}
-	if o := object(t, s, "ConfigMap m3"); !strings.Contains(o.Message, "12 of 13") {
+	if o := object(t, s, "ConfigMap m3"); o.Reason != fleet.ReasonOverPruneLimit || !strings.Contains(o.Message, "12 of 13") {
 		t.Errorf("m3 says %q, want how many of how many", o.Message)
 	}
 	d := w.desired(t, 3, configMap("a", "2"))
@@ -178,7 +178,7 @@ func manyHandedOver(t *testing.T, w *world) {
 	w.rec.status(t, other, 1, fleet.SyncSynced)
 	s := w.heldCount(t, 2, 0)
 	if len(s.Objects) != 1 {
-		t.Errorf("status is %s, want the others let go of", describe(s))
+		t.Errorf("status is %s, want the others released", describe(s))
 	}
 	w.ownedBy(t, "m5", uid, other)
 }
@@ -206,7 +206,7 @@ func slowDeletion(t *testing.T, w *world) {
 	w.edit(t, "somebody", "b", `{"metadata":{"finalizers":["example.com/hangs"]}}`)
 	e.Set(w.desired(t, 2, configMap("a", "1")))
 	s := w.rec.status(t, w.target, 2, fleet.SyncFailed)
-	if !strings.Contains(s.Observed.Message, "takes longer than 100ms") || !strings.Contains(s.Observed.Message, "example.com/hangs") {
+	if object(t, s, "ConfigMap b").Reason != fleet.ReasonPruneTimeout || !strings.Contains(s.Observed.Message, "100ms") || !strings.Contains(s.Observed.Message, "example.com/hangs") {
 		t.Errorf("message is %q, want what takes too long and why", s.Observed.Message)
 	}
 	w.edit(t, "somebody", "b", `{"metadata":{"finalizers":null}}`)

@@ -29,7 +29,7 @@ func notDiluted(t *testing.T, w *world) {
 	w.sync(t, e, 1, many(20))
 	e.Set(w.desired(t, 2, others(60, "1")))
 	s := w.heldCount(t, 2, 20)
-	if o := object(t, s, "ConfigMap m3"); !strings.Contains(o.Message, "20 of 20") {
+	if o := object(t, s, "ConfigMap m3"); o.Reason != fleet.ReasonOverPruneLimit || !strings.Contains(o.Message, "20 of 20") {
 		t.Errorf("m3 says %q, want how many of how many", o.Message)
 	}
 	e.Set(w.desired(t, 3, others(60, "2"))) // by now there are 80, and the same 20 are still not confirmed
@@ -134,22 +134,20 @@ func (w *world) confirmNamespace(t *testing.T, e engine.Engine, name, more strin
 	e.Set(d)
 }
 
-// heldWith asks for an object that is confirmed and cannot be deleted yet to be listed as held, with the reason.
-func heldWith(s engine.Status, name, reason string) string {
-	if o := find(s, name); o.Sync != fleet.SyncHeld || !strings.Contains(o.Message, reason) || s.Observed.Sync != fleet.SyncOutOfSync {
-		return "want " + name + " held, with its reason"
+// heldWith asks for an object that is confirmed and is not empty yet to be listed as held, with a text in its message.
+func heldWith(s engine.Status, name, text string) string {
+	if o := find(s, name); o.Sync != fleet.SyncHeld || o.Reason != fleet.ReasonNotEmpty || !strings.Contains(o.Message, text) || s.Observed.Sync != fleet.SyncOutOfSync {
+		return "want " + name + " held, with what is in it"
 	}
 	return ""
 }
 
-// keptNamespace waits until a namespace is kept at generation 2 for a reason, and is alive.
-func (w *world) keptNamespace(t *testing.T, name string, reasons ...string) {
+// keptNamespace waits until a namespace is kept at generation 2 for a reason, with a text in its message, and is alive.
+func (w *world) keptNamespace(t *testing.T, name string, reason fleet.Reason, text string) {
 	t.Helper()
 	w.rec.statusWith(t, w.target, func(s engine.Status) string {
-		for _, reason := range reasons {
-			if s.Observed.Generation != 2 || !strings.Contains(s.Observed.Message, reason) {
-				return "want the namespace kept, and said that " + reason
-			}
+		if s.Observed.Generation != 2 || find(s, "Namespace "+name).Reason != reason || !strings.Contains(s.Observed.Message, text) {
+			return fmt.Sprintf("want the namespace kept for %s with %q", reason, text)
 		}
 		return ""
 	})
@@ -167,8 +165,8 @@ func heldInNamespace(t *testing.T, w *world) {
 		// As controllers do that copy labels.
 		w.h.Cluster.Apply(t, "apiVersion: v1\nkind: Secret\nmetadata: {name: copied, namespace: "+name+", labels: {kedge.dev/target: "+string(w.target)+"}}\n")
 	})
-	w.keptNamespace(t, name, "PersistentVolumeClaim "+name+"/data is kept in it")
-	w.rec.statusWith(t, w.target, func(s engine.Status) string { return heldWith(s, "Namespace "+name, "is kept in it") })
+	w.keptNamespace(t, name, fleet.ReasonNotEmpty, "PersistentVolumeClaim "+name+"/data")
+	w.rec.statusWith(t, w.target, func(s engine.Status) string { return heldWith(s, "Namespace "+name, name+"/data") })
 	d := w.desired(t, 3, configMap("a", "1"))
 	d.State.Confirmed = []string{"Namespace " + name, "PersistentVolumeClaim " + name + "/data"}
 	e.Set(d)
@@ -190,8 +188,8 @@ func foreignInNamespace(t *testing.T, w *world) {
 			t.Fatal(err)
 		}
 	})
-	w.keptNamespace(t, name, `secrets "theirs" of deployment other/shop is still in it`)
-	w.rec.statusWith(t, w.target, func(s engine.Status) string { return heldWith(s, "Namespace "+name, "is still in it") })
+	w.keptNamespace(t, name, fleet.ReasonNotEmpty, `secrets "theirs" of deployment other/shop`)
+	w.rec.statusWith(t, w.target, func(s engine.Status) string { return heldWith(s, "Namespace "+name, `"theirs"`) })
 }
 
 // covers: A6 (a failed list never leads to a deletion)
@@ -204,7 +202,7 @@ func unknownInNamespace(t *testing.T, w *world) {
 		return nil
 	}, nil)
 	w.confirmNamespace(t, e, name, "", func() {})
-	w.keptNamespace(t, name, "looking for what would be deleted with it", "secrets")
+	w.keptNamespace(t, name, fleet.ReasonClusterUnavailable, "secrets")
 	w.traffic.interfere(nil, nil)
 	w.rec.status(t, w.target, 2, fleet.SyncSynced)
 	if _, err := w.client.Resource(namespaces).Get(t.Context(), name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {

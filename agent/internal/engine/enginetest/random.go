@@ -78,7 +78,9 @@ type game struct {
 	targets [2]fleet.TargetID
 	holds   [2]map[string]string
 	version int64
-	apart   bool // the API server cannot be reached
+	apart   bool            // the API server cannot be reached
+	home    map[string]int  // the target that owned each object at the last rest
+	edited  map[string]bool // edited in a partition since the last rest: these stay with their target
 	played  []string
 
 	mu     sync.Mutex
@@ -157,6 +159,7 @@ func (g *game) step(t *testing.T) {
 	}{
 		{"bundle", g.bundle}, {"bundle", g.bundle}, {"move", g.move}, {"move", g.move}, {"edit", g.handEdit}, {"delete", g.handDelete},
 		{"kill", g.kill}, {"kill in a sync", g.killInSync}, {"partition", g.partition}, {"lost answers", g.loseAnswers}, {"old state", g.replay},
+		{"edits before a restart", g.editAndKill},
 	}
 	m := moves[g.rand.IntN(len(moves))]
 	m.do(t)
@@ -239,7 +242,7 @@ func (g *game) bundle(t *testing.T) {
 	next[i] = map[string]string{}
 	for n := range names {
 		name := fmt.Sprintf("n%d", n)
-		if _, taken := next[1-i][name]; !taken && g.rand.IntN(2) == 0 {
+		if _, taken := next[1-i][name]; !taken && g.rand.IntN(2) == 0 && !(g.edited[name] && g.home[name] != i) {
 			next[i][name] = fmt.Sprint(g.rand.IntN(3))
 		}
 	}
@@ -253,7 +256,7 @@ func (g *game) move(t *testing.T) {
 	from := g.rand.IntN(2)
 	next := [2]map[string]string{maps.Clone(g.holds[0]), maps.Clone(g.holds[1])}
 	for _, name := range slices.Sorted(maps.Keys(g.holds[from])) {
-		if len(next[from]) > 1 && g.rand.IntN(2) == 0 {
+		if len(next[from]) > 1 && g.rand.IntN(2) == 0 && !g.edited[name] {
 			next[1-from][name] = next[from][name]
 			delete(next[from], name)
 		}
@@ -264,12 +267,16 @@ func (g *game) move(t *testing.T) {
 // handle is a name that people lay their hands on.
 func (g *game) handle() string { return fmt.Sprintf("n%d", g.rand.IntN(names)) }
 
-// handEdit edits an object, unless the engine cannot see that: if a new version or a restart came before the engine sees the
-// edit, it would be a conflict, which only force decides.
+// handEdit edits an object. The engine cannot see the edit in a partition. If the object then moved to another target, the
+// edit would be a conflict, which only force decides: fields that others set stay theirs when an object changes its target.
 func (g *game) handEdit(t *testing.T) {
 	name := g.handle()
 	if g.apart {
-		return
+		home, owned := g.home[name]
+		if _, desired := g.holds[home][name]; !owned || !desired {
+			return
+		}
+		g.edited[name] = true
 	}
 	_, err := g.client.Resource(configMaps).Namespace(g.ns).Patch(t.Context(), name, types.MergePatchType,
 		[]byte(`{"data":{"key":"by hand","more":"by hand"}}`), metav1.PatchOptions{FieldManager: "hand"})
@@ -311,14 +318,30 @@ func (g *game) killInSync(t *testing.T) {
 	g.restart(t)
 }
 
+// editAndKill edits objects in a partition and starts another engine with a new bundle, which has never seen the objects
+// without the edits.
+func (g *game) editAndKill(t *testing.T) {
+	g.part()
+	for range names {
+		g.handEdit(t)
+	}
+	g.bundle(t)
+	g.kill(t)
+}
+
+// part begins a partition.
+func (g *game) part() {
+	g.apart = true
+	g.proxy.Do(func(*http.Request) *apiproxy.Fault { return &apiproxy.Fault{Refuse: true} })
+	g.proxy.Sever()
+}
+
 func (g *game) partition(t *testing.T) {
 	if g.apart {
 		g.reach()
 		return
 	}
-	g.apart = true
-	g.proxy.Do(func(*http.Request) *apiproxy.Fault { return &apiproxy.Fault{Refuse: true} })
-	g.proxy.Sever()
+	g.part()
 	if g.rand.IntN(2) == 0 {
 		g.bundle(t)
 	}
@@ -386,5 +409,11 @@ func (g *game) rest(t *testing.T) {
 	}
 	for name := range want {
 		g.stay[name] = true
+	}
+	g.home, g.edited = map[string]int{}, map[string]bool{}
+	for i, held := range g.holds {
+		for name := range held {
+			g.home[name] = i
+		}
 	}
 }

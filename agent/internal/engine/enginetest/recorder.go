@@ -25,6 +25,7 @@ type recorder struct {
 	// generations are those that a status was ever made of.
 	generations map[fleet.TargetID]map[int64]bool
 	events      []fleet.Event
+	unlisted    []string      // things that were reported with a reason that is not in the list
 	changed     chan struct{} // closed and replaced at every change
 }
 
@@ -38,6 +39,7 @@ func newRecorder() *recorder {
 func (r *recorder) Status(s engine.Status) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.checkReasonsLocked(s)
 	r.statuses[s.Target] = s
 	r.counts[s.Target]++
 	if r.generations[s.Target] == nil {
@@ -50,8 +52,33 @@ func (r *recorder) Status(s engine.Status) {
 func (r *recorder) Event(_ fleet.TargetID, e fleet.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.checkReasonLocked("event", e.Reason)
 	r.events = append(r.events, e)
 	r.notifyLocked()
+}
+
+// checkReasonsLocked notes targets and objects without a reason of the list.
+func (r *recorder) checkReasonsLocked(s engine.Status) {
+	r.checkReasonLocked("target", s.Observed.Reason)
+	for _, o := range s.Objects {
+		r.checkReasonLocked(o.ObjectRef.String(), o.Reason)
+	}
+}
+
+func (r *recorder) checkReasonLocked(what string, reason fleet.Reason) {
+	if _, listed := reason.Info(); !listed {
+		r.unlisted = append(r.unlisted, fmt.Sprintf("%s: %q", what, reason))
+	}
+}
+
+// reasonsListed checks that everything was reported with a reason of the list.
+func (r *recorder) reasonsListed(t testing.TB) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.unlisted) > 0 {
+		t.Errorf("%d reasons are not in the list of package fleet: %s", len(r.unlisted), r.unlisted[0])
+	}
 }
 
 func (r *recorder) notifyLocked() {
@@ -78,7 +105,7 @@ func (r *recorder) await(t testing.TB, check func() string) {
 	}
 }
 
-// ask calls check with the lock held, and lets go of it even if check ends the test.
+// ask calls check with the lock held, and releases it even if check ends the test.
 func (r *recorder) ask(check func() string) (missing string, changed chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,12 +153,12 @@ func (r *recorder) statusWith(t testing.TB, target fleet.TargetID, want func(eng
 }
 
 // event waits for an event with the reason and with text in its object or message.
-func (r *recorder) event(t testing.TB, reason, text string) fleet.Event {
+func (r *recorder) event(t testing.TB, reason fleet.Reason, text string) fleet.Event {
 	t.Helper()
 	var found fleet.Event
 	r.await(t, func() string {
 		for _, e := range r.events {
-			if string(e.Reason) == reason && strings.Contains(e.Object+" "+e.Message, text) {
+			if e.Reason == reason && strings.Contains(e.Object+" "+e.Message, text) {
 				found = e
 				return ""
 			}
@@ -149,11 +176,16 @@ func (r *recorder) count(target fleet.TargetID) int {
 
 func describe(s engine.Status) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "generation %d %s/%s %q digest %.15s", s.Observed.Generation, s.Observed.Sync, s.Observed.Health, s.Observed.Message, s.Observed.Digest)
+	fmt.Fprintf(&b, "generation %d %s/%s %s %q digest %.15s", s.Observed.Generation, s.Observed.Sync, s.Observed.Health, s.Observed.Reason, s.Observed.Message, s.Observed.Digest)
 	for _, o := range s.Objects {
-		fmt.Fprintf(&b, "\n\t%s %s/%s %q", o.ObjectRef, o.Sync, o.Health, o.Message)
+		fmt.Fprintf(&b, "\n\t%s %s/%s %s %q", o.ObjectRef, o.Sync, o.Health, o.Reason, o.Message)
 	}
 	return b.String()
+}
+
+// hasReason reports whether an object of the status has a reason.
+func hasReason(s engine.Status, reason fleet.Reason) bool {
+	return slices.ContainsFunc(s.Objects, func(o fleet.ObjectStatus) bool { return o.Reason == reason })
 }
 
 // object finds the status of one object by "Kind name" or "Kind.group namespace/name".

@@ -48,7 +48,7 @@ func recoveryHolds(t *testing.T, w *world) {
 	w.sync(t, e, 1, configMap("a", "1")+configMap("lost", "1"))
 	w.recover(t, e, 2, configMap("a", "1"))
 	w.stillHeld(t, 2, "lost")
-	w.rec.event(t, "PruneHeld", "")
+	w.rec.event(t, fleet.ReasonPruneHeld, "")
 	e.Set(w.desired(t, 3, configMap("a", "2")))
 	w.stillHeld(t, 3, "lost")
 	edit := w.desired(t, 4, configMap("a", "3"))

@@ -59,7 +59,7 @@ func renamedForeign(t *testing.T, w *world) {
 		next := w.desired(t, 1, configMap(name, "2"))
 		next.Target, next.Tenant, next.Deployment = fleet.NewTargetID(), of.tenant, of.to
 		e.Set(next)
-		if s := w.rec.status(t, next.Target, 1, fleet.SyncFailed); !strings.Contains(s.Observed.Message, "adopt: true") {
+		if s := w.rec.status(t, next.Target, 1, fleet.SyncFailed); !hasReason(s, fleet.ReasonNotAdopted) {
 			t.Errorf("%s: message is %q", of.reason, s.Observed.Message)
 		}
 		e.stop()

@@ -27,11 +27,15 @@ func (w *world) deletes(mark int) []string {
 	return out
 }
 
-// notReplaced waits until a generation has failed, and checks that the object says texts and none of
-// the advice to have it replaced, and that nothing was deleted.
-func (w *world) notReplaced(t testing.TB, generation int64, name string, texts ...string) {
+// notReplaced waits until a generation has failed, and checks that the object failed for a reason, with texts and without the
+// advice to have it replaced in its message, and that nothing was deleted.
+func (w *world) notReplaced(t testing.TB, generation int64, name string, reason fleet.Reason, texts ...string) {
 	t.Helper()
-	message := object(t, w.rec.status(t, w.target, generation, fleet.SyncFailed), name).Message
+	o := object(t, w.rec.status(t, w.target, generation, fleet.SyncFailed), name)
+	if o.Reason != reason {
+		t.Errorf("%s is %s %q, want %s", name, o.Reason, o.Message, reason)
+	}
+	message := o.Message
 	for _, text := range texts {
 		if !strings.Contains(message, text) {
 			t.Errorf("%s says %q, want %q in it", name, message, text)
@@ -96,10 +100,10 @@ func replaceAdmission(t *testing.T, w *world) {
 	w.sync(t, e, 1, configMap("a", "1"))
 	w.freeze(t)
 	e.Set(w.desired(t, 2, configMap("a", "2")))
-	w.notReplaced(t, 2, "ConfigMap a", "frozen-"+w.ns)
+	w.notReplaced(t, 2, "ConfigMap a", fleet.ReasonAdmissionDenied, "frozen-"+w.ns)
 	w.policy.Replace = false
 	e.Set(w.desired(t, 3, configMap("a", "2")))
-	w.notReplaced(t, 3, "ConfigMap a", "frozen-"+w.ns)
+	w.notReplaced(t, 3, "ConfigMap a", fleet.ReasonAdmissionDenied, "frozen-"+w.ns)
 	if got := value(w.get(t, "a"), "key"); got != "1" {
 		t.Errorf("a is %q, want it left as the policy demands", got)
 	}
@@ -114,7 +118,7 @@ func replaceTransition(t *testing.T, w *world) {
 	e := w.start(t)
 	w.sync(t, e, 1, grows+widget)
 	e.Set(w.desired(t, 2, grows+strings.Replace(widget, "size: 1", "size: 0", 1)))
-	w.notReplaced(t, 2, "Widget w", "spec.size", "immutable downwards")
+	w.notReplaced(t, 2, "Widget w", fleet.ReasonInvalid, "spec.size", "immutable downwards")
 }
 
 // covers: A6, A13
@@ -125,10 +129,10 @@ func replaceForbidden(t *testing.T, w *world) {
 	e := w.start(t)
 	w.sync(t, e, 1, job("a", "example.invalid/a:1"))
 	e.Set(w.desired(t, 2, job("a", "example.invalid/a:2")))
-	w.notReplaced(t, 2, "Job a", "spec.template", "owner of this cluster")
+	w.notReplaced(t, 2, "Job a", fleet.ReasonImmutableField, "spec.template", "owner of this cluster")
 	w.policy.DryRun = true
 	e.Set(w.desired(t, 3, job("a", "example.invalid/a:2")))
-	w.notReplaced(t, 3, "Job a", "owner of this cluster")
+	w.notReplaced(t, 3, "Job a", fleet.ReasonImmutableField, "owner of this cluster")
 }
 
 // covers: A13
@@ -152,10 +156,10 @@ spec:
 	e := w.start(t)
 	w.sync(t, e, 1, text("one", "Delete"))
 	e.Set(w.desired(t, 2, text("two", "Retain")))
-	w.notReplaced(t, 2, "StatefulSet db", "PersistentVolumeClaims", "whenDeleted")
+	w.notReplaced(t, 2, "StatefulSet db", fleet.ReasonImmutableField, "PersistentVolumeClaims", "whenDeleted")
 	w.sync(t, e, 3, text("one", "Retain"))
 	w.sync(t, e, 4, text("two", "Retain"))
-	w.rec.event(t, "Replaced", "db")
+	w.rec.event(t, fleet.ReasonReplaced, "db")
 }
 
 // covers: D2

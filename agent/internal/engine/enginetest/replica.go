@@ -33,8 +33,8 @@ func newerReplica(t *testing.T, w *world) {
 
 	slow.Set(w.desired(t, 2, configMap("a", "2")+configMap("b", "2")))
 	s := first.status(t, w.target, 2, fleet.SyncFailed)
-	if !strings.Contains(s.Observed.Message, "another replica") {
-		t.Errorf("message is %q, want who has taken over", s.Observed.Message)
+	if s.Observed.Reason != fleet.ReasonNewerReplica {
+		t.Errorf("the reason is %s, want %s", s.Observed.Reason, fleet.ReasonNewerReplica)
 	}
 	if w.exists(t, "b") || value(w.get(t, "a"), "key") != "1" {
 		t.Error("an older version was applied over a newer one")
@@ -59,15 +59,15 @@ func removalInScope(t *testing.T, w *world) {
 	mark := w.traffic.mark()
 	e = w.start(t)
 	s := w.sync(t, e, 2, configMap("a", "2"))
-	if o := object(t, s, "ConfigMap b"); !strings.Contains(o.Message, "limited") {
+	if o := object(t, s, "ConfigMap b"); o.Reason != fleet.ReasonOutsideScope {
 		t.Errorf("b says %q, want why it is kept", o.Message)
 	}
 	e.Set(w.tombstone(3))
 	s = w.rec.status(t, w.target, 3, fleet.SyncFailed)
-	if !strings.Contains(s.Observed.Message, other+"/b") {
+	if s.Observed.Reason != fleet.ReasonOutsideScope || !strings.Contains(s.Observed.Message, other+"/b") {
 		t.Errorf("message is %q, want what cannot be deleted", s.Observed.Message)
 	}
-	w.rec.event(t, "Pruned", "/a")
+	w.rec.event(t, fleet.ReasonPruned, "/a")
 	_, requests := w.traffic.since(mark, w.agentNS)
 	for _, r := range requests {
 		if strings.Contains(r.path, other) {
@@ -162,7 +162,7 @@ func cancelledLookup(t *testing.T, w *world) {
 	w.rec.mu.Lock()
 	defer w.rec.mu.Unlock()
 	for _, event := range w.rec.events {
-		if event.Reason == "ApplyFailed" {
+		if event.Reason == fleet.ReasonApplyFailed {
 			t.Errorf("event %v, want none: nothing has failed", event)
 		}
 	}

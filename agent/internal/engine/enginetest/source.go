@@ -11,22 +11,22 @@ import (
 // sourceCases are of an engine that applies by itself, and is handed a source to let others apply.
 var sourceCases = []testCase{
 	{"refuses a source that others would have to apply, and leaves what is there as it is", sourceRefused},
-	{"refuses a source after a restart as well, and deletes nothing", sourceRefusedAnew},
+	{"refuses a source after a restart as well, and deletes nothing", sourceRefusedAgain},
 }
 
 func (w *world) source(t testing.TB, generation int64) engine.Desired {
 	t.Helper()
 	d := w.desired(t, generation, configMap("a", "1"))
-	d.Objects, d.State.Digest = nil, ""
-	d.Source = &engine.Source{RepoURL: "https://git.example.com/shop.git", Path: "deploy", Revision: "main", Kind: "kustomize", Credential: "shop-readers"}
+	d.Objects, d.State.Commit = nil, "c0ffee"
+	d.Source = &fleet.EngineSource{RepoURL: "https://git.example.com/shop.git", Path: "deploy", Kind: fleet.SourceKustomize}
 	return d
 }
 
 func (w *world) refused(t *testing.T, generation int64, mark int) {
 	t.Helper()
 	s := w.rec.status(t, w.target, generation, fleet.SyncFailed)
-	if !strings.Contains(s.Observed.Message, "https://git.example.com/shop.git") || !strings.Contains(s.Observed.Message, "server render") {
-		t.Errorf("the target says %q, want what cannot be fetched and what to do", s.Observed.Message)
+	if s.Observed.Reason != fleet.ReasonSourceUnsupported || !strings.Contains(s.Observed.Message, "https://git.example.com/shop.git") {
+		t.Errorf("the target is %s %q, want what cannot be fetched", s.Observed.Reason, s.Observed.Message)
 	}
 	inventory, others := w.traffic.since(mark, w.agentNS)
 	for _, r := range append(inventory, others...) {
@@ -55,7 +55,7 @@ func sourceRefused(t *testing.T, w *world) {
 	}
 }
 
-func sourceRefusedAnew(t *testing.T, w *world) {
+func sourceRefusedAgain(t *testing.T, w *world) {
 	e := w.start(t)
 	w.sync(t, e, 1, configMap("a", "1")+configMap("b", "1"))
 	e.stop()

@@ -80,10 +80,10 @@ func tombstoneOfNothing(t *testing.T, w *world) {
 	e := w.start(t)
 	e.Set(w.tombstone(2))
 	s := w.rec.status(t, w.target, 2, fleet.SyncDeleted)
-	if !strings.Contains(s.Observed.Message, "no inventory was found") {
-		t.Errorf("message is %q, want that nothing was known to delete", s.Observed.Message)
+	if s.Observed.Reason != fleet.ReasonNoInventory {
+		t.Errorf("the reason is %s, want %s", s.Observed.Reason, fleet.ReasonNoInventory)
 	}
-	w.rec.event(t, "NoInventory", "nothing was deleted")
+	w.rec.event(t, fleet.ReasonNoInventory, "")
 	if _, others := w.traffic.since(0, w.agentNS); len(others) != 0 {
 		t.Errorf("requests are %v, want none", others)
 	}
@@ -98,7 +98,7 @@ func tombstoneReleases(t *testing.T, w *world) {
 	w.sync(t, e, 1, text)
 	e.Set(w.tombstone(2))
 	s := w.rec.status(t, w.target, 2, fleet.SyncDeleted)
-	if !strings.Contains(s.Observed.Message, "Namespace "+name) || !strings.Contains(s.Observed.Message, "/keep") {
+	if s.Observed.Reason != fleet.ReasonReleased || !strings.Contains(s.Observed.Message, "Namespace "+name) || !strings.Contains(s.Observed.Message, "/keep") {
 		t.Errorf("message is %q, want what was kept", s.Observed.Message)
 	}
 	ns, err := w.client.Resource(namespaces).Get(t.Context(), name, metav1.GetOptions{})
@@ -118,7 +118,7 @@ func tombstoneReleases(t *testing.T, w *world) {
 	w.target = fleet.NewTargetID()
 	other.Target, other.Deployment = w.target, "another"
 	e.Set(other)
-	if s := w.rec.status(t, w.target, 1, fleet.SyncFailed); !strings.Contains(object(t, s, "ConfigMap keep").Message, "another deployment") {
+	if s := w.rec.status(t, w.target, 1, fleet.SyncFailed); object(t, s, "ConfigMap keep").Reason != fleet.ReasonOwnedByOther {
 		t.Errorf("status is %s, want it refused to a deployment of another name", describe(s))
 	}
 }

@@ -1,6 +1,7 @@
 package enginetest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -42,7 +43,7 @@ spec:
 `
 )
 
-// podsOf waits until a workload has n pods on nodes and returns them, by name.
+// podsOf waits until a workload has n pods on nodes and returns them in the order they are reported in: the oldest first.
 func (w *world) podsOf(t testing.TB, app string, n int) (out []unstructured.Unstructured) {
 	t.Helper()
 	testkit.Eventually(t, limit, func(ctx context.Context) error {
@@ -55,7 +56,9 @@ func (w *world) podsOf(t testing.TB, app string, n int) (out []unstructured.Unst
 		}
 		return err
 	})
-	slices.SortFunc(out, func(a, b unstructured.Unstructured) int { return strings.Compare(a.GetName(), b.GetName()) })
+	slices.SortFunc(out, func(a, b unstructured.Unstructured) int {
+		return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), strings.Compare(a.GetName(), b.GetName()))
+	})
 	return out
 }
 
@@ -111,10 +114,13 @@ func crashing(state string) map[string]any {
 	return c
 }
 
-// says waits until the status of an object holds every text.
-func (w *world) says(t testing.TB, name string, texts ...string) engine.Status {
+// says waits until the status of an object has a reason, and every text in its message.
+func (w *world) says(t testing.TB, name string, reason fleet.Reason, texts ...string) engine.Status {
 	t.Helper()
 	return w.rec.statusWith(t, w.target, func(s engine.Status) string {
+		if find(s, name).Reason != reason {
+			return fmt.Sprintf("want %s of %s", reason, name)
+		}
 		for _, text := range texts {
 			if !strings.Contains(find(s, name).Message, text) {
 				return fmt.Sprintf("want %q in what %s says", text, name)
@@ -137,16 +143,16 @@ func namesUnreadyPods(t *testing.T, w *world) {
 	w.setPod(t, db[0].GetName(), "False", map[string]any{"state": map[string]any{"running": map[string]any{}}})
 	w.warn(t, db[0], "probe", "Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 503", 7)
 	w.setPod(t, node[0].GetName(), "False", map[string]any{"state": map[string]any{"waiting": map[string]any{"reason": "CreateContainerConfigError", "message": `configmap "cfg" not found`}}})
-	w.says(t, "Deployment web", "pod "+web[0].GetName()+": ImagePullBackOff", "example.com/web:1", "Failed to pull image", "pod "+web[1].GetName()+": CrashLoopBackOff", "exit code 3")
-	w.says(t, "StatefulSet db", "pod "+db[0].GetName(), "Unhealthy: Readiness probe failed")
-	w.says(t, "DaemonSet node", "pod "+node[0].GetName()+": CreateContainerConfigError", `configmap "cfg" not found`)
+	w.says(t, "Deployment web", fleet.ReasonImagePullBackOff, "pod "+web[0].GetName()+": ImagePullBackOff", "example.com/web:1", "Failed to pull image", "pod "+web[1].GetName()+": CrashLoopBackOff", "exit code 3")
+	w.says(t, "StatefulSet db", fleet.ReasonProbeFailed, "pod "+db[0].GetName(), "Unhealthy: Readiness probe failed")
+	w.says(t, "DaemonSet node", fleet.ReasonCreateContainerConfigError, "pod "+node[0].GetName()+": CreateContainerConfigError", `configmap "cfg" not found`)
 
 	for _, pod := range slices.Concat(web, db, node) {
 		w.setPod(t, pod.GetName(), "True", map[string]any{"state": map[string]any{"running": map[string]any{}, "waiting": nil}})
 	}
 	w.rec.statusWith(t, w.target, func(s engine.Status) string {
 		for _, o := range s.Objects {
-			if o.Health != fleet.HealthCurrent || o.Message != "" {
+			if o.Health != fleet.HealthCurrent || o.Reason != fleet.ReasonSynced {
 				return "want everything ready and nothing said"
 			}
 		}
@@ -161,7 +167,7 @@ func crashLoopIsSaidOnce(t *testing.T, w *world) {
 	pod := w.podsOf(t, "web", 1)[0]
 	w.setPod(t, pod.GetName(), "False", crashing("waiting"))
 	w.warn(t, pod, "back", "BackOff", "Back-off restarting failed container main", 1)
-	w.says(t, "Deployment web", "CrashLoopBackOff", "exit code 3", "BackOff")
+	w.says(t, "Deployment web", fleet.ReasonCrashLoopBackOff, "exit code 3", "BackOff")
 	said := w.rec.count(w.target)
 	for i, state := range []string{"running", "terminated", "waiting"} {
 		looks := w.looksAtPods()
@@ -174,7 +180,7 @@ func crashLoopIsSaidOnce(t *testing.T, w *world) {
 			return nil
 		})
 	}
-	w.says(t, "Deployment web", "CrashLoopBackOff") // whatever was on its way is in
+	w.says(t, "Deployment web", fleet.ReasonCrashLoopBackOff) // everything on its way has arrived
 	if n := w.rec.count(w.target) - said; n != 0 {
 		t.Errorf("%d statuses were made of a crash loop that goes on as before", n)
 	}
@@ -190,7 +196,7 @@ func (w *world) looksAtPods() int {
 func saysWhyPending(t *testing.T, w *world) {
 	e := w.start(t)
 	e.Set(w.desired(t, 1, fmt.Sprintf(workloadText, "apps/v1", "Deployment", "web", "replicas: 1", `nodeSelector: {disk: none},`)))
-	w.says(t, "Deployment web", "pod web-", "Pending", "node affinity/selector")
+	w.says(t, "Deployment web", fleet.ReasonUnschedulable, "pod web-", "Pending", "node affinity/selector")
 }
 
 // covers: A21
@@ -206,8 +212,8 @@ func saysWhyNoPods(t *testing.T, w *world) {
 	e := w.start(t)
 	e.Set(w.desired(t, 1, fmt.Sprintf(workloadText, "apps/v1", "Deployment", "web", "replicas: 1", "")+
 		"---\napiVersion: batch/v1\nkind: Job\nmetadata: {name: once, namespace: $NS}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: i}]}}}\n"))
-	w.says(t, "Deployment web", "ReplicaSet web-", "FailedCreate", "exceeded quota: none")
-	w.says(t, "Job once", "FailedCreate", "exceeded quota: none")
+	w.says(t, "Deployment web", fleet.ReasonFailedCreate, "ReplicaSet web-", "exceeded quota: none")
+	w.says(t, "Job once", fleet.ReasonFailedCreate, "exceeded quota: none")
 }
 
 // covers: A21
@@ -239,7 +245,7 @@ subjects: [{kind: ServiceAccount, name: deployer, namespace: %[1]s}]
 		return nil
 	})
 	s := w.rec.status(t, w.target, 1, fleet.SyncSynced)
-	if o := object(t, s, "Deployment web"); o.Health != fleet.HealthInProgress || strings.Contains(o.Message, "pod ") {
+	if o := object(t, s, "Deployment web"); o.Health != fleet.HealthInProgress || o.Reason != fleet.ReasonProgressing {
 		t.Errorf("web is %s and says %q, want what its own status says", o.Health, o.Message)
 	}
 }

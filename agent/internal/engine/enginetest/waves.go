@@ -61,7 +61,7 @@ func (w *world) open(t testing.TB, name string) {
 func (w *world) waiting(t testing.TB, generation int64, name string) engine.Status {
 	t.Helper()
 	return w.rec.statusWith(t, w.target, func(s engine.Status) string {
-		if s.Observed.Generation != generation || !strings.Contains(s.Observed.Message, "for ConfigMap "+w.ns+"/"+name+" to be ready") {
+		if s.Observed.Generation != generation || !hasReason(s, fleet.ReasonDependencyNotReady) || !strings.Contains(s.Observed.Message, "for ConfigMap "+w.ns+"/"+name+" ") {
 			return fmt.Sprintf("want generation %d to wait for %s", generation, name)
 		}
 		if find(s, "ConfigMap "+name).Sync != fleet.SyncSynced {
@@ -88,7 +88,7 @@ func waveAfterWave(t *testing.T, w *world) {
 	e := w.start(t)
 	e.Set(w.desired(t, 1, gate("first", "1", -1)+configMap("second", "1")+annotatedMap("third", "1", "argocd.argoproj.io/sync-wave", "5")))
 	s := w.waiting(t, 1, "first")
-	if s.Observed.Sync != fleet.SyncSyncing || !strings.Contains(object(t, s, "ConfigMap third").Message, "waits for ConfigMap "+w.ns+"/first") {
+	if third := object(t, s, "ConfigMap third"); s.Observed.Sync != fleet.SyncSyncing || third.Reason != fleet.ReasonDependencyNotReady || !strings.Contains(third.Message, "ConfigMap "+w.ns+"/first") {
 		t.Errorf("status is %s, want Syncing, and third to say what it waits for", describe(s))
 	}
 	if w.exists(t, "second") || w.exists(t, "third") {
@@ -171,7 +171,7 @@ func waveOfKinds(t *testing.T, w *world) {
 	w.rec.mu.Lock()
 	defer w.rec.mu.Unlock()
 	for _, event := range w.rec.events {
-		if event.Reason == "ApplyFailed" {
+		if event.Reason == fleet.ReasonApplyFailed {
 			t.Errorf("event is %v, want no failure of a kind that comes with an earlier wave", event)
 		}
 	}
@@ -225,7 +225,7 @@ spec:
 `
 	e.Set(w.desired(t, 2, never+configMap("app", "2")))
 	w.rec.statusWith(t, w.target, func(s engine.Status) string {
-		if s.Observed.Generation != 2 || !strings.Contains(s.Observed.Message, "waits for Deployment.apps "+w.ns+"/broken") {
+		if s.Observed.Generation != 2 || s.Observed.Reason != fleet.ReasonDependencyNotReady || !strings.Contains(s.Observed.Message, "Deployment.apps "+w.ns+"/broken") {
 			return "want it to wait for the Deployment"
 		}
 		return ""
@@ -249,9 +249,9 @@ func healsWhileWaiting(t *testing.T, w *world) {
 	e.Set(w.desired(t, 1, gate("gate", "1", 0)+configMap("beside", "1")+wave("later", "1", 1)))
 	w.waiting(t, 1, "gate")
 	w.edit(t, "kubectl-edit", "beside", `{"data":{"key":"edited"}}`)
-	w.rec.event(t, "DriftHealed", "/beside")
+	w.rec.event(t, fleet.ReasonDriftHealed, "/beside")
 	w.edit(t, "kubectl-edit", "gate", `{"data":{"key":"edited"}}`)
-	w.rec.event(t, "DriftHealed", "/gate")
+	w.rec.event(t, fleet.ReasonDriftHealed, "/gate")
 	w.fence(t, e)
 	if w.exists(t, "later") {
 		t.Error("a later wave was applied before the first was ready")
@@ -261,7 +261,7 @@ func healsWhileWaiting(t *testing.T, w *world) {
 	// What is in place is healed whatever is ready.
 	w.edit(t, "opener", "gate", `{"data":{"open":null}}`)
 	w.edit(t, "kubectl-edit", "later", `{"data":{"key":"edited"}}`)
-	w.rec.event(t, "DriftHealed", "/later")
+	w.rec.event(t, fleet.ReasonDriftHealed, "/later")
 }
 
 func readyTimeout(t *testing.T, w *world) {
@@ -269,7 +269,7 @@ func readyTimeout(t *testing.T, w *world) {
 	e := w.start(t)
 	e.Set(w.desired(t, 1, gate("gate", "1", 0)+wave("later", "1", 1)))
 	s := w.rec.statusWith(t, w.target, func(s engine.Status) string {
-		if s.Observed.Health != fleet.HealthFailed || !strings.Contains(s.Observed.Message, "/gate is not ready after 300ms") {
+		if s.Observed.Health != fleet.HealthFailed || find(s, "ConfigMap gate").Reason != fleet.ReasonReadyTimeout || !strings.Contains(s.Observed.Message, "/gate ") || !strings.Contains(s.Observed.Message, "300ms") {
 			return "want it Failed, with the object and the time"
 		}
 		return ""
@@ -279,7 +279,7 @@ func readyTimeout(t *testing.T, w *world) {
 	}
 	w.open(t, "gate")
 	w.rec.statusWith(t, w.target, func(s engine.Status) string {
-		if s.Observed.Sync != fleet.SyncSynced || s.Observed.Health != fleet.HealthCurrent || s.Observed.Message != "" {
+		if s.Observed.Sync != fleet.SyncSynced || s.Observed.Health != fleet.HealthCurrent || s.Observed.Reason != fleet.ReasonSynced {
 			return "want it to go on when the object is ready after all"
 		}
 		return ""
@@ -296,7 +296,7 @@ func refusedHoldsWave(t *testing.T, w *world) {
 	}, nil)
 	e.Set(w.desired(t, 1, configMap("first", "1")+configMap("beside", "1")+wave("later", "1", 1)))
 	s := w.rec.status(t, w.target, 1, fleet.SyncFailed)
-	if !strings.Contains(s.Observed.Message, errInterfered.Error()) || !strings.Contains(s.Observed.Message, "waits for ConfigMap "+w.ns+"/first") {
+	if s.Observed.Reason != fleet.ReasonObjectsFailed || !hasReason(s, fleet.ReasonDependencyNotReady) || !strings.Contains(s.Observed.Message, errInterfered.Error()) || !strings.Contains(s.Observed.Message, "for ConfigMap "+w.ns+"/first ") {
 		t.Errorf("message is %q, want the failure, and what waits for it", s.Observed.Message)
 	}
 	if w.exists(t, "later") || !w.exists(t, "beside") {
@@ -339,7 +339,7 @@ func orderRefused(t *testing.T, w *world) {
 	mark := w.traffic.mark()
 	e.Set(d)
 	s := w.rec.status(t, w.target, 2, fleet.SyncFailed)
-	if !strings.Contains(s.Observed.Message, w.ns+"/a") || !strings.Contains(s.Observed.Message, w.ns+"/b") {
+	if s.Observed.Reason != fleet.ReasonBundleInvalid || !strings.Contains(s.Observed.Message, w.ns+"/a") || !strings.Contains(s.Observed.Message, w.ns+"/b") {
 		t.Errorf("message is %q, want both objects", s.Observed.Message)
 	}
 	if writes := w.writes(mark); len(writes) != 0 {

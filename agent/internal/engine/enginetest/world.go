@@ -40,11 +40,13 @@ type world struct {
 }
 
 func newWorld(t *testing.T, h Harness) *world {
-	return &world{
+	w := &world{
 		h: h, ns: h.Cluster.Namespace(t), agentNS: h.Cluster.Namespace(t), agent: fleet.NewAgentID(), target: fleet.NewTargetID(),
 		rec: newRecorder(), traffic: &traffic{}, client: h.Cluster.Dynamic(t), rest: h.Cluster.RESTConfig(),
 		scope: fleet.ScopeCluster, policy: fleet.Policy{Prune: true},
 	}
+	t.Cleanup(func() { w.rec.reasonsListed(t) })
+	return w
 }
 
 // running is an engine that works.

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// attempts are what a confined process must not be able to do. Each gets an argument that the test chose,
-// and returns nil when it has succeeded.
+// attempts are actions that a confined process must not be able to do. Each gets an argument from the test and
+// returns nil if it succeeded.
 var attempts = map[string]func(argument string) error{
 	"tcp":          func(address string) error { return dial("tcp", address) },
 	"udp":          func(address string) error { return datagram(address) },
@@ -59,7 +59,7 @@ var attempts = map[string]func(argument string) error{
 	"shared-memory": func(string) error { return raw(unix.SYS_SHMGET, 0, 4096, 0o1600) },
 }
 
-// inherited looks for a file that is open already.
+// inherited searches for an open file.
 func inherited() error {
 	for fd := 3; fd < 1024; fd++ {
 		if n, err := unix.Pread(fd, make([]byte, 1), 0); err == nil && n > 0 {
@@ -77,7 +77,7 @@ func dial(network, address string) error {
 	return err
 }
 
-// datagram sends without asking for an answer; the test looks whether it arrived.
+// datagram sends without waiting for a response; the test checks whether it arrived.
 func datagram(address string) error {
 	conn, err := net.Dial("udp", address)
 	if err != nil {
@@ -110,7 +110,7 @@ func list(path string) error {
 	return err
 }
 
-// fork makes a process that ends at once.
+// fork creates a process that ends immediately.
 func fork() error {
 	pid, _, errno := syscall.RawSyscall6(unix.SYS_CLONE, uintptr(unix.SIGCHLD), 0, 0, 0, 0, 0)
 	if errno != 0 {

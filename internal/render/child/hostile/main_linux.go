@@ -1,5 +1,5 @@
-// Command hostile is a child for tests of its parent and of its confinement: the path of a job says what it
-// tries. What it could do is its result, as objects; what it could not is not there.
+// Command hostile is a child for tests of its parent and of its confinement. The path of a job names the
+// actions that it attempts. Its result has one object for each action that succeeded.
 package main
 
 import (
@@ -16,17 +16,16 @@ import (
 
 func main() {
 	if !child.Requested(os.Args) {
-		fmt.Fprintln(os.Stderr, "hostile is a child of tests and nothing else")
+		fmt.Fprintln(os.Stderr, "hostile is only for tests")
 		os.Exit(2)
 	}
 	os.Exit(child.Main(os.Args, map[fleet.SourceKind]child.Renderer{fleet.SourceHelm: render}))
 }
 
-// render does what the path says: a list of attempts, each of which becomes an object when it succeeds, or
-// one thing that does not end well.
+// render executes the path: a list of attempts, each of which becomes an object if it succeeds, or one misdeed.
 func render(ctx context.Context, files treefs.Files, req child.Request) (child.Result, error) {
 	if misdeed, ok := misdeeds[req.Path]; ok {
-		_, _ = files.Stat(ctx, "looked-at") // however it ends, that is known
+		_, _ = files.Stat(ctx, "looked-at") // so that the read set is not empty, however it ends
 		return misdeed(ctx, files)
 	}
 	var out child.Result
@@ -44,7 +43,7 @@ func render(ctx context.Context, files treefs.Files, req child.Request) (child.R
 	return out, nil
 }
 
-// object is a ConfigMap that says something.
+// object returns a ConfigMap with a text.
 func object(name, text string) manifest.Object {
 	return manifest.Object{
 		Ref: fleet.ObjectRef{Kind: "ConfigMap", Name: name}, Source: "hostile",

@@ -65,10 +65,10 @@ var misdeeds = map[string]func(context.Context, treefs.Files) (child.Result, err
 	},
 }
 
-// counter tells whether two jobs were done by one process.
+// counter shows whether two jobs ran in one process.
 var counter int
 
-// who tells how many jobs this process has done.
+// who returns how many jobs this process has executed.
 func who() (child.Result, error) {
 	counter++
 	return child.Result{Objects: []manifest.Object{object("who", fmt.Sprint(counter))}}, nil
@@ -86,7 +86,7 @@ func allocate() (child.Result, error) {
 	return child.Result{Objects: []manifest.Object{object("allocated", fmt.Sprint(len(kept)))}}, nil
 }
 
-// mapMemory takes memory past Go's own accounting.
+// mapMemory allocates memory that Go does not account for.
 func mapMemory() (child.Result, error) {
 	for i := range 10 << 4 {
 		b, err := unix.Mmap(-1, 0, 64<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_ANON|unix.MAP_POPULATE)
@@ -109,7 +109,7 @@ func spin() (child.Result, error) {
 func output() (child.Result, error) {
 	text := strings.Repeat("x", 1<<20)
 	out := child.Result{}
-	for i := range 1 << 10 { // one text, many times: memory is not what ends it
+	for i := range 1 << 10 { // one text, many times: memory is not the limit
 		out.Objects = append(out.Objects, object(fmt.Sprintf("o-%d", i), text))
 	}
 	return out, nil
@@ -160,7 +160,7 @@ func chatter(f *os.File) (child.Result, error) {
 	}
 }
 
-// garbage writes past the protocol.
+// garbage writes bytes that are not part of the protocol.
 func garbage() (child.Result, error) {
 	_, _ = unix.Write(1, []byte("\x00\x00\x00\x05?????"))
 	select {}
@@ -181,7 +181,7 @@ func longNotes() (child.Result, error) {
 	return out, nil
 }
 
-// readAll reads every file that there is.
+// readAll reads every file.
 func readAll(ctx context.Context, files treefs.Files) (child.Result, error) {
 	out := child.Result{}
 	err := readBelow(ctx, files, ".", &out)

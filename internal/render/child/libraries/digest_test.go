@@ -11,8 +11,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/treefs"
 )
 
-// The same input gives the same digest on every machine and in every version: another one is a new revision of every
-// deployment there is. Who changes these, by a newer library say, tells users so.
+// Equal input gives the same digest on every machine and in every version: a different digest is a new revision
+// of every deployment. If you change these digests, for example with a newer library, announce it to users.
 //
 // covers: G8
 func TestDigestsStayAsTheyAre(t *testing.T) {

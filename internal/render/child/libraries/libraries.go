@@ -1,5 +1,5 @@
-// Package libraries names the renderers that our programs render with, in children. It is apart from package
-// child so that only main links them.
+// Package libraries lists the renderers for children. It is separate from package child so that only main links
+// the renderers.
 package libraries
 
 import (
@@ -12,12 +12,12 @@ import (
 	"github.com/kedge-dev/kedge/internal/render/treefs"
 )
 
-// Renderers are the libraries that this program renders with.
+// Renderers are the renderers of this program.
 func Renderers() map[fleet.SourceKind]child.Renderer {
 	return map[fleet.SourceKind]child.Renderer{
 		fleet.SourceKustomize: func(ctx context.Context, files treefs.Files, req child.Request) (child.Result, error) {
 			r, err := kustomize.Build(ctx, files, kustomize.Request{Path: req.Path})
-			// A build that failed does not say how far it came.
+			// The read set of a failed build may be incomplete.
 			return child.Result{Objects: r.Objects, Notes: r.Notes, Tainted: r.SetsOpenAPI || err != nil}, err
 		},
 		fleet.SourceHelm: func(ctx context.Context, files treefs.Files, req child.Request) (child.Result, error) {

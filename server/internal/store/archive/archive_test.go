@@ -89,7 +89,7 @@ func TestWhatIsNotWholeIsRefused(t *testing.T) {
 	for i := range 50 { // cut anywhere
 		n := len(whole) * i / 50
 		if _, err := read(whole[:n], 7, empty, things); err == nil {
-			t.Fatalf("the first %d of %d bytes were taken for all", n, len(whole))
+			t.Fatalf("the first %d of %d bytes were accepted as complete", n, len(whole))
 		}
 	}
 	for i := range 50 { // changed anywhere
@@ -102,7 +102,7 @@ func TestWhatIsNotWholeIsRefused(t *testing.T) {
 		}
 	}
 	if _, err := read(append(bytes.Clone(whole), whole...), 7, empty, things); !errors.Is(err, archive.ErrDamaged) {
-		t.Errorf("with something behind it: %v", err)
+		t.Errorf("with trailing data: %v", err)
 	}
 }
 
@@ -118,16 +118,16 @@ func TestOtherSchemasAreRefused(t *testing.T) {
 		tables     []archive.Table
 	}{
 		{"version", "schema version 7", 8, []archive.Table{empty, things}},
-		{"unknown table", "has not", 7, []archive.Table{things}},
-		{"missing table", "lacks table other", 7, []archive.Table{empty, things, {Name: "other"}}},
-		{"unknown column", "has no column blob", 7, []archive.Table{empty, fewer}},
+		{"unknown table", "does not have", 7, []archive.Table{things}},
+		{"missing table", "has no table other", 7, []archive.Table{empty, things, {Name: "other"}}},
+		{"unknown column", "has no column things.blob", 7, []archive.Table{empty, fewer}},
 		{"missing column", "no column things.new", 7, []archive.Table{empty, more}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			if _, err := read(write(t), tt.schema, tt.tables...); err == nil || !strings.Contains(err.Error(), tt.says) {
-				t.Errorf("got %v, want one that says %q", err, tt.says)
+				t.Errorf("got %v, want an error with %q", err, tt.says)
 			}
 		})
 	}

@@ -1,6 +1,6 @@
-// Package archive is the portable form of a server's database: what kedge-server backup writes and
-// restore reads. It knows tables, columns and four kinds of value, and neither of the databases, so
-// that what was taken from one can be put into the other.
+// Package archive defines the portable form of a server database, which kedge-server backup writes and
+// kedge-server restore reads. It knows tables, columns, and four kinds of value, but neither database, so that
+// you can restore a backup of one database into the other.
 //
 // An archive is lines of JSON in one zstd stream, in this order:
 //
@@ -10,18 +10,18 @@
 //	  one array per row
 //	{"rows": how many in all, "sha256": of every line before this one}
 //
-// Bytes are base64, times are what the columns hold. Secrets are in it as they are in the database:
-// sealed, or hashed. What is in Git is not.
+// Bytes are base64, times are as in the columns. Secrets are as in the database: encrypted or hashed. The
+// content of Git is not included.
 //
-// What only matters while a server runs stays out: see Transient.
+// Data that only matters while a server runs is not included: see Transient.
 package archive
 
 import "slices"
 
-// Kind is what a column holds.
+// Kind is the kind of the values of a column.
 type Kind string
 
-// The kinds of value. A bool and an int of 0 or 1 are the same to an archive.
+// The kinds of value. An archive does not distinguish a bool from an int of 0 or 1.
 const (
 	Int   Kind = "int"
 	Bool  Kind = "bool"
@@ -35,7 +35,7 @@ type Column struct {
 	Kind Kind   `json:"kind"`
 }
 
-// Table is one table with the columns that are copied: those that the database does not compute.
+// Table is one table with the columns that are copied. Computed columns are not copied.
 type Table struct {
 	Name    string   `json:"table"`
 	Columns []Column `json:"columns"`
@@ -43,8 +43,8 @@ type Table struct {
 	Parents []string `json:"-"`
 }
 
-// Transient reports whether a table is of no use in another place or at another time: the outbox and
-// what is counted for it, the servers that are alive, and answers to requests under way.
+// Transient reports whether the data of a table is useless in another database or later: the outbox and its
+// counters, the servers that are alive, and responses for idempotency keys.
 func Transient(table string) bool {
 	return slices.Contains([]string{"changes", "serials", "server_replicas", "replies", "goose_db_version"}, table)
 }

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// Order returns tables with parents before their children, and otherwise by name, without those that
-// are transient.
+// Order returns tables with parents before their children, otherwise sorted by name, without transient ones.
 func Order(tables []Table) ([]Table, error) {
 	byName := map[string]Table{}
 	for _, t := range tables {
@@ -28,7 +27,7 @@ func Order(tables []Table) ([]Table, error) {
 			}
 		}
 		if len(ready) == 0 {
-			return nil, fmt.Errorf("tables refer to each other in a circle, among %d", len(byName))
+			return nil, fmt.Errorf("circular references between tables, among %d", len(byName))
 		}
 		slices.Sort(ready)
 		for _, name := range ready {
@@ -39,9 +38,9 @@ func Order(tables []Table) ([]Table, error) {
 	return out, nil
 }
 
-// Match says how to put rows of an archived table into one of a database: order[i] is where the value of
-// the database's column i is. Columns that only one of them has are an error: then they are of
-// different schemas.
+// Match returns how to insert rows of an archived table into a table of a database: order[i] is the index of
+// the value for column i of the database. Columns that only one of them has are an error, because then the
+// schemas differ.
 func Match(archived, table Table) (order []int, err error) {
 	position := map[string]int{}
 	for i, c := range archived.Columns {
@@ -61,12 +60,12 @@ func Match(archived, table Table) (order []int, err error) {
 			names = append(names, name)
 		}
 		slices.Sort(names)
-		return nil, fmt.Errorf("table %s has no column %s, which the backup has", table.Name, strings.Join(names, ", "))
+		return nil, fmt.Errorf("the database has no column %s.%s, but the backup has", table.Name, strings.Join(names, ", "))
 	}
 	return order, nil
 }
 
-// Convert makes a value one of a column: databases differ in whether they know booleans.
+// Convert converts a value for a column: not every database has booleans.
 func Convert(value any, to Kind) any {
 	switch v := value.(type) {
 	case bool:

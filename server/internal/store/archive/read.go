@@ -15,10 +15,10 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// ErrDamaged says that what is read is not a whole archive.
-var ErrDamaged = errors.New("the archive is damaged or was not written to its end")
+// ErrDamaged means that the input is not a complete archive.
+var ErrDamaged = errors.New("the archive is damaged or incomplete")
 
-// maxLine bounds one row: a bundle is the largest thing in it.
+// maxLine limits one row: the largest value is a bundle.
 const maxLine = 256 << 20
 
 // Reader reads an archive. It is not safe for concurrent use.
@@ -33,7 +33,7 @@ type Reader struct {
 	rows    int64
 }
 
-// NewReader reads the head of an archive. The caller closes the reader.
+// NewReader reads the manifest of an archive. The caller closes the reader.
 func NewReader(r io.Reader) (*Reader, error) {
 	dec, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(1<<30))
 	if err != nil {
@@ -47,7 +47,7 @@ func NewReader(r io.Reader) (*Reader, error) {
 	return out, nil
 }
 
-// Close gives the reader's memory back.
+// Close releases the memory of the reader.
 func (r *Reader) Close() { r.zstd.Close() }
 
 func (r *Reader) readManifest() error {
@@ -56,13 +56,13 @@ func (r *Reader) readManifest() error {
 		return errors.New("this is not a backup of kedge-server")
 	}
 	if r.Manifest.Version != formatVersion {
-		return fmt.Errorf("the backup is of format %d, and this program reads %d", r.Manifest.Version, formatVersion)
+		return fmt.Errorf("the backup has format %d, but this program reads format %d", r.Manifest.Version, formatVersion)
 	}
 	r.hash.Write(text)
 	return nil
 }
 
-// NextTable goes on to the next table; false is the end of a whole archive.
+// NextTable moves to the next table; false is the end of a complete archive.
 func (r *Reader) NextTable() (Table, bool, error) {
 	text, err := r.next()
 	if err != nil {

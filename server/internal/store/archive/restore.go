@@ -6,18 +6,18 @@ import (
 	"slices"
 )
 
-// ErrNotEmpty says that there is something in the database that a backup was to be restored into.
-var ErrNotEmpty = errors.New("the database is not empty: restore into a new one")
+// ErrNotEmpty means that the target database of a restore contains data.
+var ErrNotEmpty = errors.New("the database is not empty: restore into a new database")
 
-// Insert puts rows into a table. next returns false at the end of the rows.
+// Insert inserts rows into a table. next returns false at the end of the rows.
 type Insert func(t Table, next func() ([]any, bool, error)) error
 
-// Restore hands every table of an archive to insert, parents first, with rows as the database has them. It
-// fails, and what was done has to be undone, unless all of the archive was whole and every table of
-// the database was in it.
+// Restore passes every table of an archive to insert, parents first, with the values for the database. It
+// fails, and the caller must roll back, unless the archive is complete and contains every table of the
+// database.
 func Restore(r *Reader, schema int64, tables []Table, insert Insert) error {
 	if r.Manifest.Schema != schema {
-		return fmt.Errorf("the backup is of schema version %d, and the database of %d: restore it with the kedge-server that wrote it (%s), then upgrade",
+		return fmt.Errorf("the backup has schema version %d, but the database has %d: restore it with the kedge-server that wrote it (%s), then upgrade",
 			r.Manifest.Schema, schema, r.Manifest.Kedge)
 	}
 	missing := map[string]Table{}
@@ -34,7 +34,7 @@ func Restore(r *Reader, schema int64, tables []Table, insert Insert) error {
 		}
 		t, known := missing[archived.Name]
 		if !known {
-			return fmt.Errorf("the backup has a table %q, which the database has not, or it has it twice", archived.Name)
+			return fmt.Errorf("the backup has a table %q that the database does not have, or has it twice", archived.Name)
 		}
 		delete(missing, archived.Name)
 		if err := restoreTable(r, archived, t, insert); err != nil {
@@ -46,7 +46,7 @@ func Restore(r *Reader, schema int64, tables []Table, insert Insert) error {
 		for name := range missing {
 			names = append(names, name)
 		}
-		return fmt.Errorf("the backup lacks table %s", slices.Min(names))
+		return fmt.Errorf("the backup has no table %s", slices.Min(names))
 	}
 	return nil
 }

@@ -19,11 +19,11 @@ const (
 	formatVersion = 1
 )
 
-// Manifest is what stands at the head of an archive.
+// Manifest is the head of an archive.
 type Manifest struct {
 	Format   string    `json:"format"`
-	Version  int       `json:"version"` // of the format
-	Schema   int64     `json:"schema"`  // version of the database's
+	Version  int       `json:"version"` // version of the format
+	Schema   int64     `json:"schema"`  // version of the database schema
 	Database string    `json:"database"`
 	Kedge    string    `json:"kedge"` // version of the program
 	TakenAt  time.Time `json:"takenAt"`
@@ -43,7 +43,7 @@ type Writer struct {
 	rows    int64
 }
 
-// NewWriter begins an archive. Its Format and Version are filled in.
+// NewWriter starts an archive. It fills in Format and Version.
 func NewWriter(w io.Writer, m Manifest) (*Writer, error) {
 	enc, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1))
 	if err != nil {
@@ -54,7 +54,7 @@ func NewWriter(w io.Writer, m Manifest) (*Writer, error) {
 	return out, out.line(m)
 }
 
-// Table begins a table: the rows after it are of it.
+// Table starts a table: the following rows belong to it.
 func (w *Writer) Table(t Table) error {
 	w.columns = t.Columns
 	return w.line(t)
@@ -69,7 +69,7 @@ func (w *Writer) Row(values []any) error {
 	return w.line(values) // encoding/json writes bytes as base64
 }
 
-// Close ends the archive, which is whole only then. It does not close what it was written to.
+// Close completes the archive. It does not close the underlying writer.
 func (w *Writer) Close() error {
 	end, err := json.Marshal(trailer{Rows: w.rows, SHA256: hex.EncodeToString(w.hash.Sum(nil))})
 	if err == nil {

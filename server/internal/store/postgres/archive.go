@@ -13,8 +13,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store/archive"
 )
 
-// Backup writes everything in the database to w, as one snapshot, as the role that the server logs in
-// as. Servers may use it meanwhile.
+// Backup writes the whole database to w, as one snapshot, with the login role of the server. Servers may use
+// the database at the same time.
 func Backup(ctx context.Context, cfg Config, version string, w io.Writer) error {
 	pool, err := connect(ctx, cfg.URL, false)
 	if err != nil {
@@ -52,7 +52,7 @@ func backup(ctx context.Context, tx pgx.Tx, version string, w io.Writer) error {
 
 // catalog reads the version of the schema and its tables, parents first.
 func catalog(ctx context.Context, tx pgx.Tx) (schema int64, tables []archive.Table, err error) {
-	if schema, err = newest(migrations); err != nil { // what connect and Migrate have made sure of
+	if schema, err = newest(migrations); err != nil { // connect and Migrate have checked the version
 		return 0, nil, err
 	}
 	byName := map[string]*archive.Table{}
@@ -76,7 +76,7 @@ func catalog(ctx context.Context, tx pgx.Tx) (schema int64, tables []archive.Tab
 		}
 		known, ok := kinds[kind]
 		if !ok {
-			return fmt.Errorf("column %s.%s is of type %s, which no archive holds", table, column, kind)
+			return fmt.Errorf("column %s.%s has type %s, which archives do not support", table, column, kind)
 		}
 		byName[table].Columns = append(byName[table].Columns, archive.Column{Name: column, Kind: known})
 		return nil
@@ -113,7 +113,7 @@ func addParents(ctx context.Context, tx pgx.Tx, tables map[string]*archive.Table
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("listing what tables refer to: %w", mapError(ctx, err, false))
+		return fmt.Errorf("listing the references of tables: %w", mapError(ctx, err, false))
 	}
 	return nil
 }
@@ -150,9 +150,9 @@ func list(t archive.Table) string {
 	return strings.Join(names, ", ")
 }
 
-// Restore puts a backup into a database that was migrated and has nothing in it, all of it or
-// nothing, as the role that owns the tables. What comes after has a higher epoch, and higher numbers in
-// the outbox, than anything that anybody has seen: the backup is older than agents and readers are.
+// Restore inserts a backup into a migrated, empty database, completely or not at all, with the role that owns
+// the tables. Afterwards, the epoch and the numbers of the outbox are higher than any that agents and readers
+// have seen, because the backup is older than they are.
 func Restore(ctx context.Context, cfg MigrateConfig, from io.Reader) error {
 	r, err := archive.NewReader(from)
 	if err != nil {

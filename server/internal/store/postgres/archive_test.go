@@ -47,6 +47,7 @@ func fillAll(t *testing.T, s store.Store) *neighbours {
 			tx.People().Bind(ctx, fleet.Person{Name: "anna", Issuer: "https://id.example.com", Subject: "1", CreatedAt: now, LoggedInAt: now}),
 			tx.Agents().Create(ctx, named),
 			tx.Agents().SetCapabilities(ctx, h.tenant, named.ID, fleet.Capabilities{KubeVersion: "v1.36.3", APIVersions: []string{"apps/v1", "v1"}}),
+			tx.Agents().SetApplications(ctx, h.tenant, named.ID, fleet.ForeignApplications{Items: []fleet.ForeignApplication{{Name: "shop"}}, Total: 1}),
 			tx.Connections().Put(ctx, fleet.Connection{SessionID: "s", AgentID: named.ID, TenantID: h.tenant, Replica: "r", Server: "x", ConnectedAt: now, LastSeenAt: now}),
 			tx.Tokens().CreateAgentToken(ctx, fleet.AgentToken{ID: fleet.NewTokenID(), AgentID: named.ID, TenantID: h.tenant, Hash: make([]byte, 32), CreatedAt: now}),
 			tx.Tokens().CreateAPIToken(ctx, fleet.APIToken{ID: fleet.NewTokenID(), Subject: "anna", Groups: []string{"g"}, Hash: make([]byte, 32), CreatedAt: now}),
@@ -69,9 +70,10 @@ func fillAll(t *testing.T, s store.Store) *neighbours {
 			tx.AgentConfigs().Put(ctx, config),
 			tx.AgentConfigs().SetRead(ctx, config),
 			tx.Declarations().Put(ctx, fleet.Declaration{TenantID: h.tenant, DeploymentID: target.DeploymentID, AgentName: "a", Name: "b", Prune: true}),
+			tx.Owners().Put(ctx, fleet.Owned{TenantID: h.tenant, Kind: fleet.OwnedDeployment, ID: string(target.DeploymentID), Owner: fleet.Owner{Kind: "GitOpsDeployment", Namespace: "team", Name: "b", UID: "uid-1", Generation: 2}}),
 			tx.Repositories().SetEvaluated(ctx, h.tenant, d.RepositoryID, []store.EvaluatedRef{{Revision: "main", Commit: "abc", Except: []fleet.DeploymentID{d.ID}}}, []string{"main"}),
 			tx.PendingSpecs().Put(ctx, fleet.PendingSpec{TenantID: h.tenant, DeploymentID: d.ID, RepositoryID: d.RepositoryID, Source: d.Source, Labels: d.Labels,
-				EnvironmentTenant: d.EnvironmentTenant, EnvironmentID: d.EnvironmentID, By: "anna", EditedAt: now, Reason: fleet.PendingNotRead}),
+				EnvironmentTenant: d.EnvironmentTenant, EnvironmentID: d.EnvironmentID, By: "anna", EditedAt: now, Reason: fleet.ReasonSourceNotRead}),
 			tx.GitLabProjects().Put(ctx, fleet.GitLabProject{TenantID: h.tenant, Project: "1", URL: "u"}),
 			tx.Settings().SetEpoch(ctx, 7),
 		}
@@ -135,8 +137,8 @@ func backup(t *testing.T, d pgtest.Database) []byte {
 	return out.Bytes()
 }
 
-// contents are the rows of an archive by table, as text, in an order that does not depend on the
-// database. The epoch is apart: a restore raises it.
+// contents returns the rows of an archive by table, as text, in an order that does not depend on the database.
+// The epoch is separate, because a restore raises it.
 func contents(t *testing.T, content []byte) (tables map[string][]string, epoch int64) {
 	t.Helper()
 	r, err := archive.NewReader(bytes.NewReader(content))
@@ -193,18 +195,18 @@ func TestABackupOfEitherDatabaseGoesIntoEither(t *testing.T) {
 				want, before := contents(t, content)
 				got, epoch := contents(t, to.backup(t))
 				if diff := cmp.Diff(want, got); diff != "" {
-					t.Errorf("what was restored differs (-want +got):\n%s", diff)
+					t.Errorf("the restored data differs (-want +got):\n%s", diff)
 				}
 				if before != 7 || epoch <= before {
 					t.Errorf("epochs: got %d before and %d after, want 7 and a higher one", before, epoch)
 				}
 				for _, name := range slices.Sorted(maps.Keys(want)) {
 					if len(want[name]) == 0 {
-						t.Errorf("the test shows nothing of table %s: it is empty", name)
+						t.Errorf("table %s is empty, so the test does not cover it", name)
 					}
 				}
 				if err := to.restore(t, content); !errors.Is(err, archive.ErrNotEmpty) {
-					t.Errorf("restoring into what is not empty: got error %v, want %v", err, archive.ErrNotEmpty)
+					t.Errorf("restoring into a database with data: got error %v, want %v", err, archive.ErrNotEmpty)
 				}
 			})
 		}
@@ -221,21 +223,21 @@ func TestWhatIsRestoredGoesOn(t *testing.T) {
 	cfg := postgres.MigrateConfig{URL: second.Owner}
 	for _, cut := range []int{len(content) / 2, len(content) - 1} {
 		if err := postgres.Restore(t.Context(), cfg, bytes.NewReader(content[:cut])); err == nil {
-			t.Fatalf("%d of %d bytes were taken for a backup", cut, len(content))
+			t.Fatalf("%d of %d bytes were accepted as a backup", cut, len(content))
 		}
 	}
 	if err := postgres.Restore(t.Context(), cfg, bytes.NewReader(content)); err != nil {
-		t.Fatalf("after what was cut had left nothing: %v", err)
+		t.Fatalf("restoring after the incomplete backup was rolled back: %v", err)
 	}
-	restored := pgtest.Open(t, second) // refuses a table whose walls are down
+	restored := pgtest.Open(t, second) // refuses a table without forced row-level security
 	update(t, restored, func(ctx context.Context, tx store.Tx) error {
 		return errors.Join(tx.Environments().Create(ctx, newEnvironment(n.host.tenant, "new")), tx.Events().Append(ctx, event(n.host.tenant, "new")))
 	})
 	if got := lastSeq(t, restored); got <= last+1 {
-		t.Errorf("a number of the outbox after the restore: got %d, want one that nobody has seen, above %d", got, last)
+		t.Errorf("a number of the outbox after the restore: got %d, want a new one, above %d", got, last)
 	}
 	err := postgres.Backup(t.Context(), postgres.Config{URL: second.Owner}, "v1", &bytes.Buffer{})
 	if err == nil || !strings.Contains(err.Error(), "owns table") {
-		t.Errorf("a backup by the owner, who sees nothing: got error %v, want that it is refused", err)
+		t.Errorf("a backup by the owner, which sees no rows: got error %v, want an error", err)
 	}
 }

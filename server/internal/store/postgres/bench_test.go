@@ -62,13 +62,13 @@ func (f *bed) fill(ctx context.Context, tx store.Tx, agents, deployments int) er
 	return nil
 }
 
-// report says something new of each target.
+// report returns a report with a change for each target.
 func (f *bed) report(ctx context.Context, tx store.Tx, targets []fleet.Target, generation int64) error {
 	_, err := tx.Targets().SetObserved(ctx, f.tenant, reports(targets, generation, news))
 	return err
 }
 
-// benchBed is a store with 10,000 targets whose statistics the planner knows, as it would soon after.
+// benchBed returns a store with 10,000 targets and current planner statistics.
 func benchBed(b *testing.B) (store.Store, *bed) {
 	b.Helper()
 	d := pg.Database(b)
@@ -85,8 +85,8 @@ func benchBed(b *testing.B) (store.Store, *bed) {
 	return s, f
 }
 
-// BenchmarkSetObserved is one batch of reports in one transaction: each with another message, each with ten
-// objects of which one is another, each with four objects that are others, and nothing but the time.
+// BenchmarkSetObserved writes one batch of reports in one transaction: each with a new message, each with ten
+// objects of which one changed, each with four changed objects, and with only a new time.
 func BenchmarkSetObserved(b *testing.B) {
 	cases := map[string]func(target fleet.Target, n int64) store.AgentReport{
 		"status": news, "objects": newsOfObjects, "changes": newsOfChanges,
@@ -107,7 +107,7 @@ func BenchmarkSetObserved(b *testing.B) {
 	}
 }
 
-// BenchmarkSetObservedParallel is many batches at once, of different targets.
+// BenchmarkSetObservedParallel writes many batches concurrently, for different targets.
 func BenchmarkSetObservedParallel(b *testing.B) {
 	const size = 200
 	s, f := benchBed(b)

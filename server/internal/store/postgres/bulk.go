@@ -9,10 +9,10 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store/sqlstore"
 )
 
-// bulkRows bounds what one message carries.
+// bulkRows limits the rows of one message.
 const bulkRows = 5000
 
-// Bulk implements [sqlstore.Conn] with one statement for many rows, which travel as columns.
+// Bulk implements [sqlstore.Conn] with one statement for many rows, which are sent as columns.
 func (t *tx) Bulk(ctx context.Context, of sqlstore.Scope, b sqlstore.Bulk, rows [][]any, touched func(i int)) error {
 	tenant, _ := of.Tenant()
 	first := -bulkRows
@@ -40,7 +40,7 @@ func (t *tx) Bulk(ctx context.Context, of sqlstore.Scope, b sqlstore.Bulk, rows 
 	return nil
 }
 
-// column returns the values at one place of all rows. They are texts, or numbers and NULL.
+// column returns the values of one column of all rows. They are texts, or numbers and NULL.
 func column(rows [][]any, at int) any {
 	if _, text := rows[0][at].(string); text {
 		out := make([]string, len(rows))

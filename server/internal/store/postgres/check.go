@@ -12,23 +12,23 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// minVersion is 15: the first whose public schema is not everybody's to write to.
+// minVersion is 15: the first version whose public schema is not writable for everyone.
 const minVersion = 150000
 
-// facts are what decides whether row-level security holds the server.
+// facts determine whether row-level security applies to the server.
 type facts struct {
 	login             string
 	version           int
-	superuser, bypass bool // the login role, or a role that it enters, is
+	superuser, bypass bool // of the login role, or of a role that it can enter
 	missing           *string
-	memberless        *string // one of the roles that it may not enter
-	inherits          bool    // it has the rights of the fleet without entering it
+	memberless        *string // one of the roles that it cannot enter
+	inherits          bool    // it has the privileges of the fleet role without entering it
 	owned             *string // a table that it owns, or can become the owner of
-	open              *string // a table with tenant_id that has no wall
+	open              *string // a table with tenant_id that has no forced row-level security
 }
 
 const readFacts = `
-	WITH walled AS (
+	WITH protected AS (
 		SELECT c.oid::regclass::text AS name, c.relowner AS owner, c.relrowsecurity AND c.relforcerowsecurity AS closed
 		FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid
 		WHERE c.relnamespace = current_schema::regnamespace AND c.relkind IN ('r', 'p')
@@ -44,11 +44,10 @@ const readFacts = `
 		(SELECT min(name) FROM roles WHERE oid IS NOT NULL AND NOT pg_has_role(session_user, oid, 'MEMBER')),
 		EXISTS (SELECT FROM roles f WHERE f.name = $2 AND f.oid IS NOT NULL AND (pg_has_role(session_user, f.oid, 'USAGE')
 			OR EXISTS (SELECT FROM roles a WHERE a.name <> $2 AND a.oid IS NOT NULL AND pg_has_role(a.oid, f.oid, 'MEMBER')))),
-		(SELECT min(name) FROM walled WHERE pg_has_role(session_user, owner, 'MEMBER')),
-		(SELECT min(name) FROM walled WHERE NOT closed)`
+		(SELECT min(name) FROM protected WHERE pg_has_role(session_user, owner, 'MEMBER')),
+		(SELECT min(name) FROM protected WHERE NOT closed)`
 
-// check refuses a server that row-level security would not hold, and a schema that is not this
-// program's.
+// check refuses a login role to which row-level security does not apply, and a schema of another version.
 func check(ctx context.Context, pool *pgxpool.Pool) error {
 	var f facts
 	err := pool.QueryRow(ctx, readFacts, []string{appRole, fleetRole}, fleetRole).Scan(&f.login, &f.version,
@@ -62,27 +61,27 @@ func check(ctx context.Context, pool *pgxpool.Pool) error {
 	return checkSchema(ctx, pool)
 }
 
-// refusal says what is wrong and how to mend it.
+// refusal returns an error with the remedy.
 func (f facts) refusal() error {
 	login := pgx.Identifier{f.login}.Sanitize()
-	fresh := fmt.Sprintf("use a role of the server's own: CREATE ROLE kedge_server LOGIN NOINHERIT; GRANT %s, %s TO kedge_server",
+	fresh := fmt.Sprintf("use a separate role for the server: CREATE ROLE kedge_server LOGIN NOINHERIT; GRANT %s, %s TO kedge_server",
 		appRole, fleetRole)
 	switch {
 	case f.version < minVersion:
-		return fmt.Errorf("PostgreSQL is too old: at least %d is needed", minVersion/10000)
+		return fmt.Errorf("PostgreSQL is too old: at least version %d is required", minVersion/10000)
 	case f.superuser:
-		return fmt.Errorf("role %s is a superuser, or enters one, and would see the rows of all tenants: %s", login, fresh)
+		return fmt.Errorf("role %s is a superuser, or can enter one, and would see the rows of all tenants: %s", login, fresh)
 	case f.bypass:
-		return fmt.Errorf("role %s has BYPASSRLS, or enters a role that has, and would see the rows of all tenants: "+
+		return fmt.Errorf("role %s has BYPASSRLS, or can enter a role that has, and would see the rows of all tenants: "+
 			"ALTER ROLE %s NOBYPASSRLS", login, login)
 	case f.missing != nil:
 		return fmt.Errorf("there is no role %s: the database was not migrated", *f.missing)
 	case f.owned != nil:
-		return fmt.Errorf("role %s owns table %s, or can become its owner, and could take its walls down: %s", login, *f.owned, fresh)
+		return fmt.Errorf("role %s owns table %s, or can become its owner, and could disable its row-level security: %s", login, *f.owned, fresh)
 	case f.memberless != nil:
-		return fmt.Errorf("role %s may not enter %s: GRANT %s TO %s", login, *f.memberless, *f.memberless, login)
+		return fmt.Errorf("role %s cannot enter %s: GRANT %s TO %s", login, *f.memberless, *f.memberless, login)
 	case f.inherits:
-		return fmt.Errorf("role %s has the rights of %s all the time and would see the rows of all tenants: %s", login, fleetRole, f.apart(login))
+		return fmt.Errorf("role %s always has the privileges of %s and would see the rows of all tenants: %s", login, fleetRole, f.apart(login))
 	case f.open != nil:
 		return fmt.Errorf("table %s has a tenant_id but no forced row-level security: "+
 			"ALTER TABLE %s ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY", *f.open, *f.open)
@@ -90,7 +89,7 @@ func (f facts) refusal() error {
 	return nil
 }
 
-// apart says how to keep the rights of the fleet apart.
+// apart returns the statement that separates the privileges of the fleet role.
 func (f facts) apart(login string) string {
 	if f.version < 160000 {
 		return "ALTER ROLE " + login + " NOINHERIT"
@@ -98,7 +97,7 @@ func (f facts) apart(login string) string {
 	return fmt.Sprintf("GRANT %s TO %s WITH INHERIT FALSE", fleetRole, login)
 }
 
-// checkSchema compares the version of the schema with what this program was built for.
+// checkSchema compares the version of the schema with the version of this program.
 func checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
 	known, err := newest(migrations)
 	if err != nil {
@@ -117,12 +116,12 @@ func checkSchema(ctx context.Context, pool *pgxpool.Pool) error {
 	case current > known:
 		return olderThan(current, known)
 	case current < known:
-		return fmt.Errorf("the schema is of version %d, this program needs %d: migrate the database first", current, known)
+		return fmt.Errorf("the schema has version %d, but this program needs version %d: migrate the database first", current, known)
 	}
 	return nil
 }
 
-// newest is the highest number of a migration.
+// newest returns the highest number of a migration.
 func newest(files fs.FS) (int64, error) {
 	names, err := fs.Glob(files, "migrations/*.sql")
 	if err != nil || len(names) == 0 {

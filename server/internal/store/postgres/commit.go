@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// channel is where commits that recorded changes are told of.
+	// channel is the notification channel for commits with changes.
 	channel = "kedge_changes"
 
 	lockOutbox    = "SELECT pg_advisory_xact_lock($1, 0)"
 	finish        = "SELECT kedge_finish($1, $2, $3, $4)"
 	notify        = "SELECT pg_notify('" + channel + "', $1)"
-	insertChanges = `INSERT INTO changes (tenant_id, kind, id, agent_id, deployment_id, ref, at)
-		SELECT $1, c.kind, c.id, c.agent_id, c.deployment_id, c.ref, $2
-		FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[]) WITH ORDINALITY
-			AS c (kind, id, agent_id, deployment_id, ref, position)
+	insertChanges = `INSERT INTO changes (tenant_id, kind, id, agent_id, deployment_id, reason, ref, at)
+		SELECT $1, c.kind, c.id, c.agent_id, c.deployment_id, c.reason, c.ref, $2
+		FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[]) WITH ORDINALITY
+			AS c (kind, id, agent_id, deployment_id, reason, ref, position)
 		ORDER BY c.position`
 )
 
-// Finish implements [sqlstore.Conn]. From here to the commit others that have come as far wait.
+// Finish implements [sqlstore.Conn]. From here to the commit, other transactions wait at this point.
 func (t *tx) Finish(ctx context.Context, tail sqlstore.Tail) error {
 	if err := t.Usable(ctx); err != nil || tail.Empty() {
 		return err
@@ -36,8 +36,8 @@ func (t *tx) Finish(ctx context.Context, tail sqlstore.Tail) error {
 	return t.send(ctx, &b)
 }
 
-// commit writes the tail and ends the transaction, in one message: how long others wait does not
-// depend on the network.
+// commit writes the outbox and ends the transaction, in one message: the time that others wait does not depend
+// on the network.
 func (t *tx) commit(ctx context.Context, tail sqlstore.Tail) error {
 	if err := t.Usable(ctx); err != nil {
 		return err
@@ -60,8 +60,8 @@ func (t *tx) commit(ctx context.Context, tail sqlstore.Tail) error {
 	return nil
 }
 
-// mayHaveRecorded reports whether there is something new in the outbox, or could be: when the answer
-// to a commit is lost, so is its outcome.
+// mayHaveRecorded reports whether there may be new records in the outbox: if the response to a commit is lost,
+// its outcome is unknown.
 func (t *tx) mayHaveRecorded(err error) bool {
 	return t.recorded && (err == nil || t.committing && !errors.Is(err, errConflict))
 }
@@ -84,8 +84,8 @@ func (t *tx) queue(b *pgx.Batch, tail sqlstore.Tail) {
 	t.recorded = t.recorded || len(tail.Changes) > 0
 }
 
-// queueLock takes the lock of the outbox and, where the structure of a subject has changed, checks
-// that all that was looked at is still so.
+// queueLock takes the lock of the outbox and, if the structure of a subject has changed, checks that everything
+// that was read is unchanged.
 func (t *tx) queueLock(b *pgx.Batch, written []sqlstore.Subject) {
 	if len(written) == 0 {
 		if !t.last {
@@ -96,7 +96,7 @@ func (t *tx) queueLock(b *pgx.Batch, written []sqlstore.Subject) {
 	}
 	// Not nil: that would be NULL.
 	looked, seen, names, keys := []string{}, []int64{}, []string{}, []int32{}
-	if !t.checked { // later the lock keeps it as it is
+	if !t.checked { // afterwards the lock prevents changes
 		for s, n := range t.serials {
 			looked, seen = append(looked, string(s)), append(seen, n)
 		}
@@ -112,25 +112,26 @@ func (t *tx) queueLock(b *pgx.Batch, written []sqlstore.Subject) {
 	t.last, t.checked = true, true
 }
 
-// holds reports whether the transaction has a gate. It must not ask for it again: who waits for it
-// comes first, whoever has it.
+// holds reports whether the transaction holds a gate. It must not request it again: waiting transactions come
+// first, even before the holder.
 func (t *tx) holds(key int32) bool {
 	return slices.ContainsFunc(t.gates, func(g gate) bool { return g.key == key })
 }
 
 // queueChanges writes records of one tenant.
 func (t *tx) queueChanges(b *pgx.Batch, at time.Time, changes []store.Change) {
-	var kinds, ids, agents, deployments, refs []string
+	var kinds, ids, agents, deployments, reasons, refs []string
 	for _, c := range changes {
 		kinds, ids, refs = append(kinds, string(c.Kind)), append(ids, c.ID), append(refs, sqlstore.Mend(c.Ref))
 		agents, deployments = append(agents, string(c.AgentID)), append(deployments, string(c.DeploymentID))
+		reasons = append(reasons, string(c.Reason))
 	}
 	tenant := string(changes[0].TenantID)
 	t.goTo(b, place{appRole, tenant})
-	b.Queue(insertChanges, tenant, at.UnixMicro(), kinds, ids, agents, deployments, refs)
+	b.Queue(insertChanges, tenant, at.UnixMicro(), kinds, ids, agents, deployments, reasons, refs)
 }
 
-// run returns how many records at the beginning are of the same tenant.
+// run returns how many records at the start belong to the same tenant.
 func run(changes []store.Change) int {
 	for i, c := range changes {
 		if c.TenantID != changes[0].TenantID {

@@ -62,7 +62,7 @@ func newEnvironment(tenant fleet.TenantID, name string) fleet.Environment {
 	return fleet.Environment{ID: fleet.NewEnvironmentID(), TenantID: tenant, Name: name, CreatedAt: time.Now()}
 }
 
-// side is one of two who decide: it writes unless it sees that the other has.
+// side is one of two competing decisions: it writes unless it sees that the other has.
 type side struct {
 	sees  func(ctx context.Context, tx store.Tx, n *neighbours) (bool, error)
 	write func(ctx context.Context, tx store.Tx, n *neighbours) error
@@ -90,7 +90,7 @@ var decisions = []struct {
 }{
 	{"within a tenant", [2]side{
 		{seesEnvironment(ofHost), makesEnvironment(ofHost, "one")}, {seesEnvironment(ofHost), makesEnvironment(ofHost, "two")}}},
-	{"on what another tenant has", [2]side{
+	{"on the data of another tenant", [2]side{
 		{seesEnvironment(ofGuest), makesEnvironment(ofHost, "x")}, {seesEnvironment(ofHost), makesEnvironment(ofGuest, "x")}}},
 	{"across all tenants", [2]side{
 		{seesRepositoryInUse, makesEnvironment(ofHost, "x")},
@@ -108,7 +108,7 @@ var decisions = []struct {
 		{seesEnvironment(ofHost), func(ctx context.Context, tx store.Tx, _ *neighbours) error {
 			return tx.Settings().SetSuspension(ctx, fleet.Suspension{At: time.Now()})
 		}}}},
-	{"on what is said of a tenant", [2]side{
+	{"on the settings of a tenant", [2]side{
 		{func(ctx context.Context, tx store.Tx, n *neighbours) (bool, error) {
 			x, err := tx.Tenants().Get(ctx, n.guest.tenant)
 			return x.Suspension.Active(), err
@@ -127,12 +127,12 @@ var decisions = []struct {
 		{seesEnvironment(ofHost), func(ctx context.Context, tx store.Tx, _ *neighbours) error {
 			return tx.Tenants().Create(ctx, fleet.Tenant{ID: fleet.NewTenantID(), Name: "third", CreatedAt: time.Now()})
 		}}}},
-	{"on who visits an environment", [2]side{
+	{"on the visitors of an environment", [2]side{
 		{seesVisitor("new", ""), changesEnvironment},
 		{seesEnvironmentChanged, func(ctx context.Context, tx store.Tx, n *neighbours) error {
 			return tx.Deployments().Create(ctx, n.newDeployment(n.guest, "new"))
 		}}}},
-	{"on what a visitor is", [2]side{
+	{"on the data of a visitor", [2]side{
 		{seesVisitor("visit", "elsewhere"), changesEnvironment},
 		{seesEnvironmentChanged, func(ctx context.Context, tx store.Tx, n *neighbours) error {
 			d := n.deployment
@@ -147,7 +147,7 @@ var decisions = []struct {
 		{seesEnvironmentChanged, func(ctx context.Context, tx store.Tx, n *neighbours) error {
 			return tx.Deployments().MarkDeleted(ctx, n.guest.tenant, n.deployment.ID, time.Now())
 		}}}},
-	{"on what visits an agent", [2]side{
+	{"on the visitors of an agent", [2]side{
 		{func(ctx context.Context, tx store.Tx, n *neighbours) (bool, error) {
 			list, err := tx.Targets().OfAgentAllTenants(ctx, n.host.agent.ID)
 			return len(list) > 0, err
@@ -156,7 +156,7 @@ var decisions = []struct {
 		}},
 		{func(ctx context.Context, tx store.Tx, n *neighbours) (bool, error) {
 			a, err := tx.Agents().Get(ctx, n.host.tenant, n.host.agent.ID)
-			return a.Spec > 1, err
+			return a.SpecRevision > 1, err
 		}, func(ctx context.Context, tx store.Tx, n *neighbours) error {
 			return tx.Targets().Create(ctx, fleet.Target{ID: fleet.NewTargetID(), TenantID: n.guest.tenant, DeploymentID: n.deployment.ID,
 				AgentTenant: n.host.tenant, AgentID: n.host.agent.ID, AgentName: n.host.agent.Name, GrantID: n.grant.ID})
@@ -186,11 +186,11 @@ func changesEnvironment(ctx context.Context, tx store.Tx, n *neighbours) error {
 
 func seesEnvironmentChanged(ctx context.Context, tx store.Tx, n *neighbours) (bool, error) {
 	e, err := tx.Environments().Get(ctx, n.host.tenant, n.host.env.ID)
-	return e.Spec > 1, err
+	return e.SpecRevision > 1, err
 }
 
-// TestDecisionsAreMadeOnWhatIsTrue lets two transactions read, and then write what the other should
-// have read, one before the other, and the other way round.
+// TestDecisionsAreMadeOnWhatIsTrue lets two transactions read, and then write what the other should have read,
+// in both orders.
 func TestDecisionsAreMadeOnWhatIsTrue(t *testing.T) {
 	t.Parallel()
 	for _, c := range decisions {
@@ -215,14 +215,14 @@ func TestDecisionsAreMadeOnWhatIsTrue(t *testing.T) {
 					return loser.write(ctx, tx, n)
 				})
 				if wrote || tries != 2 {
-					t.Errorf("after %d tries the one that came second wrote: %t; want 2 tries, and that it saw what the other did", tries, wrote)
+					t.Errorf("after %d tries the second one wrote: %t; want 2 tries, and that it saw the write of the other", tries, wrote)
 				}
 			})
 		}
 	}
 }
 
-// decide is the whole decision of one who sees nothing of the other.
+// decide runs one complete decision that sees nothing of the other.
 func decide(t *testing.T, s store.Store, n *neighbours, x side) {
 	t.Helper()
 	tries := 0
@@ -230,18 +230,18 @@ func decide(t *testing.T, s store.Store, n *neighbours, x side) {
 		tries++
 		done, err := x.sees(ctx, tx, n)
 		if err != nil || done {
-			t.Errorf("the one that came first sees the other: %t, error %v", done, err)
+			t.Errorf("the first one sees the other: %t, error %v", done, err)
 			return err
 		}
 		return x.write(ctx, tx, n)
 	})
 	if tries != 1 {
-		t.Errorf("the one that came first took %d tries, want 1", tries)
+		t.Errorf("the first one took %d tries, want 1", tries)
 	}
 }
 
-// TestTenantsDoNotDisturbEachOther lets one tenant, people who log in and servers go about their
-// business while another has read all that a decision may take.
+// TestTenantsDoNotDisturbEachOther writes for one tenant, logins, and servers while another tenant has read
+// everything that a decision may read.
 func TestTenantsDoNotDisturbEachOther(t *testing.T) {
 	t.Parallel()
 	s := pg.Open(t)

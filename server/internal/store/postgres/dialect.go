@@ -18,15 +18,14 @@ var (
 	translated translations
 )
 
-// translations keeps what texts of sqlstore were translated to. The zero value is ready; it is safe for
-// concurrent use.
+// translations caches translated queries of sqlstore. The zero value is ready; it is safe for concurrent use.
 type translations struct {
 	mu     sync.RWMutex
 	byText map[string]string
 }
 
-// maxTranslations bounds what is kept: the server has a few hundred texts that it uses all the time, and
-// filters of lists, which combine freely, make thousands more.
+// maxTranslations limits the cache: the server uses a few hundred queries all the time, and filters of lists,
+// which combine freely, create thousands more.
 const maxTranslations = 1024
 
 func (t *translations) get(query string) (string, bool) {
@@ -36,7 +35,7 @@ func (t *translations) get(query string) (string, bool) {
 	return text, ok
 }
 
-// put keeps a translation. When there are too many it forgets all: those in use come back at once.
+// put stores a translation. If there are too many, it deletes all: those in use come back quickly.
 func (t *translations) put(query, text string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -46,11 +45,10 @@ func (t *translations) put(query, text string) {
 	t.byText[query] = text
 }
 
-// translate turns a query of sqlstore into PostgreSQL's SQL. Lists of ids become arrays, which an
-// index can serve; the planner takes a set-returning function for a hundred rows of anything. A CROSS JOIN
-// with a condition, which keeps the order of its tables in SQLite, becomes a table that is looked at for
-// each row of the one before: what the planner believes of a small table, which is not analysed by itself before
-// it grows, may be wrong by as much as it has rows.
+// translate converts a query of sqlstore to the SQL of PostgreSQL. Lists of ids become arrays, which an index
+// can serve; the planner estimates a hundred rows for a set-returning function. A CROSS JOIN with a condition,
+// which keeps the order of its tables in SQLite, becomes a lateral join: the statistics of a small table, which
+// is not analyzed before it grows, may be very wrong.
 func translate(query string) string {
 	if t, ok := translated.get(query); ok {
 		return t
@@ -64,7 +62,7 @@ func translate(query string) string {
 	return t
 }
 
-// clean returns args with all text mended: PostgreSQL refuses what is not UTF-8.
+// clean returns args with valid text: PostgreSQL refuses invalid UTF-8.
 func clean(args []any) []any {
 	for i, arg := range args {
 		switch v := arg.(type) {

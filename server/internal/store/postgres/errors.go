@@ -11,17 +11,17 @@ import (
 )
 
 var (
-	// errEnded says that a transaction was used after its function had returned.
+	// errEnded means that a transaction was used after its function returned.
 	errEnded = errors.New("transaction has ended")
-	// errConflict says that a transaction has to be run again. It leaves Update only after many tries.
+	// errConflict means that a transaction must run again. Update returns it only after many attempts.
 	errConflict = errors.New("conflict with other transactions")
-	// errReadOnlyNode says that the node refuses to write. It leaves Update only after several connections.
-	errReadOnlyNode = fmt.Errorf("%w: the database node takes no writes", store.ErrUnavailable)
+	// errReadOnlyNode means that the node is read-only. Update returns it only after several connections.
+	errReadOnlyNode = fmt.Errorf("%w: the database node is read-only", store.ErrUnavailable)
 )
 
-// mapError turns what the driver returns into what the contract knows. Errors that it has no word
-// for keep their text but not their type: nobody above can depend on it. An error while ctx has
-// ended is that of ctx: whatever else it says came of it. gone says that the connection is closed.
+// mapError converts errors of the driver to those of the contract. Other errors keep their text but not their
+// type, so that no caller depends on it. If ctx has ended, it returns the error of ctx, because other errors
+// are a consequence. gone means that the connection is closed.
 func mapError(ctx context.Context, err error, gone bool) error {
 	var e *pgconn.PgError
 	switch {
@@ -37,7 +37,7 @@ func mapError(ctx context.Context, err error, gone bool) error {
 	return fmt.Errorf("database: %v", err)
 }
 
-// unreachable is mapError for an attempt to connect: whatever the reason, it may pass.
+// unreachable is mapError for an attempt to connect: every cause may be transient.
 func unreachable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -52,7 +52,7 @@ func mapCode(e *pgconn.PgError) error {
 	case "23505": // unique
 		return fmt.Errorf("%w: %v", store.ErrExists, e)
 	case "23503": // foreign key
-		return fmt.Errorf("a row that is referred to: %w", store.ErrNotFound)
+		return fmt.Errorf("a row that is still referenced: %w", store.ErrNotFound)
 	case "25006": // read-only transaction; see tx.fail for which
 		return fmt.Errorf("%w: %v", store.ErrReadOnly, e)
 	}

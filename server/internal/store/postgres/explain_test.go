@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// statement is one that a store has sent.
+// statement is a statement of a store.
 type statement struct {
 	query string
 	args  []any
@@ -41,7 +41,7 @@ func (*recorder) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData
 func (*recorder) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
 func (*recorder) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData)     {}
 
-// explain runs what was recorded once more, from its BEGIN to its end.
+// explain runs the recorded statements again, from BEGIN to the end.
 func (e *explainer) explain(ctx context.Context, mode string) (rows int, plans []string, err error) {
 	if _, err := e.conn.Exec(ctx, "SET plan_cache_mode = "+mode); err != nil {
 		return 0, nil, err
@@ -66,13 +66,13 @@ func (e *explainer) explain(ctx context.Context, mode string) (rows int, plans [
 	return rows, plans, nil
 }
 
-// readBy returns how many rows a statement reads, and what it is and how it is run.
+// readBy returns how many rows a statement reads, and its plan.
 func (e *explainer) readBy(ctx context.Context, s statement) (rows int, plan string, err error) {
 	values := make([]string, len(s.args))
 	for i, arg := range s.args {
 		values[i] = "'" + strings.ReplaceAll(fmt.Sprint(reflect.ValueOf(arg)), "'", "''") + "'"
 	}
-	// The simple protocol takes several statements at once.
+	// The simple protocol accepts several statements in one message.
 	results, err := e.conn.PgConn().Exec(ctx, "PREPARE looked_at AS "+s.query+"; EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) EXECUTE looked_at ("+
 		strings.Join(values, ", ")+"); DEALLOCATE looked_at").ReadAll()
 	if err != nil {
@@ -87,7 +87,7 @@ func (e *explainer) readBy(ctx context.Context, s statement) (rows int, plan str
 	return rows, strings.Join(strings.Fields(s.query), " ") + "\n" + steps.String(), nil
 }
 
-// planNode is one step of a plan and what it did, per loop.
+// planNode is one step of a plan with its counters, per loop.
 type planNode struct {
 	Type     string  `json:"Node Type"`
 	Relation string  `json:"Relation Name"`
@@ -100,11 +100,11 @@ type planNode struct {
 	Plans    []planNode
 }
 
-// few are the tables of places, which the planner may well read as a whole.
+// few are small tables, which the planner may read completely.
 var few = []string{"agents", "repositories", "tenants", "serials"}
 
-// read counts the rows that were read of tables that grow, those that were thrown away included, and
-// writes how those that are not few.
+// read counts the rows that were read from growing tables, including rows that a filter removed, and writes the
+// steps that read many.
 func (n planNode) read(indent string, steps *strings.Builder) int {
 	rows := 0
 	if n.Relation != "" && !slices.Contains(few, n.Relation) {

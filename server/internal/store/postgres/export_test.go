@@ -10,10 +10,10 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store/sqlstore"
 )
 
-// Tune is what every connection of a store begins with.
+// Tune runs at the start of every connection of a store.
 const Tune = tune
 
-// Raw runs statements of a test in one transaction, at a place that it chooses.
+// Raw runs statements of a test in one transaction, in a chosen place.
 type Raw struct{ t *tx }
 
 // Within runs fn in a transaction that commits if it returns nil.
@@ -63,8 +63,8 @@ func (s *Store) Bare(ctx context.Context, query string) error {
 // Translate is translate.
 var Translate = translate
 
-// Traced returns a store of the same database for reading, all of whose statements a tracer hears of, and
-// what closes it.
+// Traced returns a read-only store of the same database with a tracer for all statements, and a function that
+// closes it.
 func (s *Store) Traced(ctx context.Context, tracer pgx.QueryTracer) (*Store, func(), error) {
 	cfg := s.pool.Config()
 	cfg.ConnConfig.Tracer = tracer

@@ -11,35 +11,34 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 const (
-	// A listener that has lost its connection tries again after these, which grow and are jittered:
-	// all replicas lose theirs at the same time.
+	// Delays before a listener reconnects. They grow and have jitter, because all replicas lose their
+	// connections at the same time.
 	minBackoff = 50 * time.Millisecond
 	maxBackoff = 5 * time.Second
-	// quiet is how long a connection may say nothing before it is asked whether it is still there.
+	// quiet is how long a connection may be idle before it is checked.
 	quiet = 30 * time.Second
 )
 
-// listener hears of the commits of other processes.
+// listener receives notifications about commits of other processes.
 type listener struct {
 	config *pgx.ConnConfig
 	origin string
 	heard  func()
 	log    *slog.Logger
-	// doubted has the connection asked at once whether its node takes writes.
-	doubted chan struct{}
+	// doubted triggers an immediate check whether the node is writable.
+	doubted wait.Signal
 }
 
 func (l *listener) verify() {
-	select {
-	case l.doubted <- struct{}{}:
-	default:
-	}
+	l.doubted.Set()
 }
 
-// listen makes a connection that hears of commits from now on.
+// listen opens a connection that receives notifications from now on.
 func listen(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, error) {
 	conn, err := pgx.ConnectConfig(ctx, config.Copy())
 	if err == nil {
@@ -55,7 +54,7 @@ func listen(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// run listens until ctx ends, on conn first and on a new connection whenever one breaks.
+// run listens until ctx ends, on conn first and on a new connection after a failure.
 func (l *listener) run(ctx context.Context, conn *pgx.Conn) {
 	backoff := minBackoff
 	for {
@@ -63,7 +62,7 @@ func (l *listener) run(ctx context.Context, conn *pgx.Conn) {
 			err := l.receive(ctx, conn)
 			l.close(ctx, conn)
 			if ctx.Err() == nil {
-				l.log.WarnContext(ctx, "lost the connection that hears of changes", "error", err)
+				l.log.WarnContext(ctx, "lost the connection that listens for changes", "error", err)
 			}
 			backoff = minBackoff
 		}
@@ -76,12 +75,12 @@ func (l *listener) run(ctx context.Context, conn *pgx.Conn) {
 			l.log.WarnContext(ctx, "could not listen for changes", "error", err)
 			continue
 		}
-		l.heard() // what was said meanwhile was said to nobody
+		l.heard() // notifications in the meantime are lost
 	}
 }
 
-// receive passes on what it hears until the connection breaks or ctx ends. What this process said
-// itself is no news: it has told its subscribers.
+// receive forwards notifications until the connection breaks or ctx ends. It ignores those of this process,
+// whose subscribers are already notified.
 func (l *listener) receive(ctx context.Context, conn *pgx.Conn) error {
 	for {
 		said, err := l.await(ctx, conn)
@@ -97,7 +96,7 @@ func (l *listener) receive(ctx context.Context, conn *pgx.Conn) error {
 	}
 }
 
-// await waits for a notification; nil means that the connection is to be asked whether it is still good.
+// await waits for a notification; nil means that the connection must be checked.
 func (l *listener) await(ctx context.Context, conn *pgx.Conn) (*pgconn.Notification, error) {
 	waiting, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
@@ -121,7 +120,7 @@ func (l *listener) await(ctx context.Context, conn *pgx.Conn) (*pgconn.Notificat
 	return said, err
 }
 
-// await waits for a notification; none in that time is nil.
+// await waits for a notification; nil after the timeout.
 func await(ctx context.Context, conn *pgx.Conn, patience time.Duration) (*pgconn.Notification, error) {
 	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -138,7 +137,7 @@ func (l *listener) close(ctx context.Context, conn *pgx.Conn) {
 	_ = conn.Close(ctx)
 }
 
-// sleep reports false when ctx ended first.
+// sleep returns false if ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

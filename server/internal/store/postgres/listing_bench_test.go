@@ -8,7 +8,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store/storetest"
 )
 
-// BenchmarkList leaves it to the database when it analyses what.
+// BenchmarkList does not control when the database analyzes its tables.
 func BenchmarkList(b *testing.B) {
 	storetest.BenchmarkList(b, func() store.Store { return pgtest.Open(b, pg.Database(b)) })
 }

@@ -16,12 +16,11 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// checkEvery is how often a connection that holds locks is asked whether it is still there. One
-// that breaks by itself is noticed at once.
+// checkEvery is how often a connection that holds locks is checked. A broken connection is noticed immediately.
 const checkEvery = 10 * time.Second
 
-// Lock implements [store.Store] by advisory locks of a session. The database gives them back when
-// it notices that the connection is gone, which may be later than Lost.
+// Lock implements [store.Store] with advisory locks of a session. The database releases them when it notices
+// that the connection is gone, which may be later than Lost.
 func (s *Store) Lock(ctx context.Context, name string) (store.Lock, bool, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, false, err
@@ -33,14 +32,14 @@ func (s *Store) Lock(ctx context.Context, name string) (store.Lock, bool, error)
 	return l, l != nil, nil
 }
 
-// locker holds all locks of the process on one connection, which it makes on first use and again
-// after it broke.
+// locker holds all locks of the process on one connection, which it opens on first use and again after a
+// failure.
 type locker struct {
 	config *pgx.ConnConfig
 	log    *slog.Logger
 
-	// Somebody always waits for the connection to break, and holds mu meanwhile. Who needs it adds
-	// to wanted first and then interrupts the wait.
+	// A goroutine always waits for the connection to break, and holds mu. To use the connection, add to wanted
+	// first and then interrupt the wait.
 	wanted    atomic.Int32
 	interrupt atomic.Pointer[context.CancelFunc]
 
@@ -63,13 +62,13 @@ func (l *lock) Lost() <-chan struct{} { return l.lost }
 // Release implements [store.Lock].
 func (l *lock) Release() { l.locker.release(l) }
 
-// keyOf names a lock to the database. Two names with one key exclude each other.
+// keyOf returns the key of a lock in the database. Two names with one key exclude each other.
 func keyOf(name string) int64 {
 	sum := sha256.Sum256([]byte(name))
 	return int64(binary.BigEndian.Uint64(sum[:]))
 }
 
-// lockConn takes mu, and with it the connection.
+// lockConn locks mu, and with it the connection.
 func (l *locker) lockConn() {
 	l.wanted.Add(1)
 	if stop := l.interrupt.Load(); stop != nil {
@@ -79,7 +78,7 @@ func (l *locker) lockConn() {
 	l.wanted.Add(-1)
 }
 
-// take returns nil when the name is taken, by this process or another.
+// take returns nil if the name is locked, by this process or another.
 func (l *locker) take(ctx context.Context, name string) (*lock, error) {
 	l.lockConn()
 	defer l.mu.Unlock()
@@ -105,16 +104,17 @@ func (l *locker) release(given *lock) {
 	l.lockConn()
 	defer l.mu.Unlock()
 	if l.held[given.name] != given {
-		return // given back or lost before, and perhaps taken anew
+		return // released or lost before, and perhaps locked again
 	}
 	delete(l.held, given.name)
 	_, err := l.askLocked(context.Background(), "SELECT pg_advisory_unlock($1)", given.name)
 	if err != nil {
-		l.log.Warn("could not give a lock back, so all are given up", "name", given.name, "error", err)
+		l.log.Warn("could not release a lock: releasing all locks", "name", given.name, "error", err)
 	}
 }
 
-// askLocked outlives ctx: the driver would close the connection with it, and all locks be lost.
+// askLocked does not use the cancellation of ctx: the driver would close the connection with it, and all locks
+// would be lost.
 func (l *locker) askLocked(ctx context.Context, query, name string) (ok bool, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTimeout)
 	defer cancel()
@@ -140,7 +140,7 @@ func (l *locker) connectLocked(ctx context.Context) error {
 	return nil
 }
 
-// dropLocked gives up the connection and all locks that it held.
+// dropLocked closes the connection and thereby releases all its locks.
 func (l *locker) dropLocked() {
 	if l.conn == nil {
 		return
@@ -154,13 +154,13 @@ func (l *locker) dropLocked() {
 	l.conn, l.held = nil, nil
 }
 
-// watch notices when conn breaks.
+// watch waits until conn breaks.
 func (l *locker) watch(conn *pgx.Conn) {
 	for l.watchOnce(conn) {
 	}
 }
 
-// watchOnce reports false when conn is no longer in use.
+// watchOnce returns false if conn is no longer in use.
 func (l *locker) watchOnce(conn *pgx.Conn) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -185,8 +185,8 @@ func (l *locker) watchOnce(conn *pgx.Conn) bool {
 	return false
 }
 
-// verify gives the locks up if the node that they are held on takes no writes any more: another process may hold the same
-// on the node that does.
+// verify releases the locks if their node is no longer writable: another process may hold the same locks on the
+// writable node.
 func (l *locker) verify() {
 	l.lockConn()
 	defer l.mu.Unlock()
@@ -194,12 +194,12 @@ func (l *locker) verify() {
 		return
 	}
 	if err := ping(context.Background(), l.conn); err != nil {
-		l.log.Warn("gave up the connection that holds locks", "locks", len(l.held), "error", err)
+		l.log.Warn("closed the connection that holds locks", "locks", len(l.held), "error", err)
 		l.dropLocked()
 	}
 }
 
-// close gives all locks back: their holders are told that they are lost.
+// close releases all locks: their holders are notified through Lost.
 func (l *locker) close() {
 	l.lockConn()
 	l.closed = true

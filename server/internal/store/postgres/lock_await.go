@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// waitAtMost bounds one wait in the database. The server process there does not notice while it
-	// waits that this one is gone: so many seconds later it does.
+	// waitAtMost limits one wait in the database, whose server process does not notice during the wait that
+	// this one has ended.
 	waitAtMost = time.Minute
-	// awaitShared is granted to all that wait, at once; who holds the lock has it alone.
+	// awaitShared is granted to all waiters together; the holder of the lock has it exclusively.
 	awaitShared = "SELECT pg_advisory_lock_shared($1)"
 	unawait     = "SELECT pg_advisory_unlock_shared($1)"
 
 	lockNotAvailable = "55P03"
 )
 
-// AwaitFree implements [store.Store] by waiting for the lock in the database, on a connection of its
-// own: the database gives the lock away as soon as the holder's connection breaks.
+// AwaitFree implements [store.Store] by waiting for the lock in the database, on a separate connection: the
+// database releases the lock as soon as the connection of the holder breaks.
 func (s *Store) AwaitFree(ctx context.Context, name string) error {
 	conn, err := pgx.ConnectConfig(ctx, waiting(s.locks.config))
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Store) AwaitFree(ctx context.Context, name string) error {
 	defer func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTimeout)
 		defer cancel()
-		_ = conn.Close(closing) // gives back what is held
+		_ = conn.Close(closing) // releases the locks of the connection
 	}()
 	for {
 		free, err := awaitOnce(ctx, conn, keyOf(name))
@@ -46,9 +46,9 @@ func (s *Store) AwaitFree(ctx context.Context, name string) error {
 	}
 }
 
-// awaitOnce reports false when the lock was not free in time.
+// awaitOnce returns false if the lock was not free in time.
 func awaitOnce(ctx context.Context, conn *pgx.Conn, key int64) (bool, error) {
-	// A connection that broke without a word would be waited for forever.
+	// Without a limit, a silently broken connection would be waited for forever.
 	ctx, cancel := context.WithTimeout(ctx, waitAtMost+pingTimeout)
 	defer cancel()
 	_, err := conn.Exec(ctx, awaitShared, key)
@@ -63,8 +63,8 @@ func awaitOnce(ctx context.Context, conn *pgx.Conn, key int64) (bool, error) {
 	return true, err
 }
 
-// waiting is a configuration whose statements end in the database when their context does: closing the
-// connection alone would leave them waiting there.
+// waiting returns a configuration whose statements are canceled in the database when their context ends:
+// closing the connection alone would leave them waiting there.
 func waiting(from *pgx.ConnConfig) *pgx.ConnConfig {
 	cfg := from.Copy()
 	cfg.RuntimeParams["lock_timeout"] = strconv.FormatInt(waitAtMost.Milliseconds(), 10)

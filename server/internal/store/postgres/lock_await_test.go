@@ -11,7 +11,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store/postgres/pgtest"
 )
 
-// awaiting counts who waits for a lock in the database.
+// awaiting counts the waiters for a lock in the database.
 const awaiting = `SELECT count(*) FROM pg_stat_activity
 	WHERE datname = current_database() AND wait_event = 'advisory' AND query LIKE '%pg_advisory_lock_shared%'`
 
@@ -43,10 +43,10 @@ func TestAwaitFreeReturnsWhenTheHolderIsGone(t *testing.T) {
 				t.Error(err)
 			}
 		case <-time.After(patience):
-			t.Fatal("nobody was told that the lock is free")
+			t.Fatal("the waiter was not notified that the lock is free")
 		}
 	}
-	mustTake(t, a, "x") // waiting takes nothing
+	mustTake(t, a, "x") // waiting does not take the lock
 }
 
 func TestAwaitFreeThatIsGivenUpLeavesNobodyWaiting(t *testing.T) {

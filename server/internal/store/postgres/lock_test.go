@@ -22,7 +22,7 @@ func take(t *testing.T, s *postgres.Store, name string) (store.Lock, bool) {
 	return l, ok
 }
 
-// mustTake waits until the database has noticed that whoever held the lock is gone.
+// mustTake waits until the database has noticed that the previous holder is gone.
 func mustTake(t *testing.T, s *postgres.Store, name string) store.Lock {
 	t.Helper()
 	var l store.Lock
@@ -55,7 +55,7 @@ func TestOneOfAllProcessesHoldsALock(t *testing.T) {
 	}
 	for who, s := range map[string]*postgres.Store{"the same process": a, "another process": b} {
 		if _, ok := take(t, s, "x"); ok {
-			t.Errorf("%s got a name that is taken", who)
+			t.Errorf("%s locked a name that is locked", who)
 		}
 	}
 	if _, ok := take(t, b, "y"); !ok {
@@ -65,9 +65,9 @@ func TestOneOfAllProcessesHoldsALock(t *testing.T) {
 	first.Release()
 	second, ok := take(t, b, "x")
 	if !ok {
-		t.Fatal("a name that was given back was refused")
+		t.Fatal("a released name was refused")
 	}
-	first.Release() // again: not what the second one holds
+	first.Release() // the second release must not release the lock of another
 	if _, ok := take(t, a, "x"); ok {
 		t.Error("a release of one took the lock of another")
 	}
@@ -78,7 +78,7 @@ func TestOneOfAllProcessesHoldsALock(t *testing.T) {
 	select {
 	case <-second.Lost():
 	default:
-		t.Error("a store that is closed should have told who holds its locks")
+		t.Error("a closed store must notify the holders of its locks")
 	}
 	second.Release() // does nothing, and does not hang
 	mustTake(t, a, "x")
@@ -109,13 +109,13 @@ func TestLocksAreLostWithTheirConnection(t *testing.T) {
 		select {
 		case <-l.Lost():
 		case <-time.After(patience):
-			t.Fatal("nobody was told that the lock is lost")
+			t.Fatal("the holder was not notified that the lock is lost")
 		}
 	}
 	other := mustTake(t, b, "lock-7")
-	held[7].Release() // what is lost is not given back
+	held[7].Release() // a lost lock is not released
 	if _, ok := take(t, a, "lock-7"); ok {
-		t.Error("a lock that another process holds was given")
+		t.Error("a lock was granted although another process holds it")
 	}
 	kept(t, other)
 	again, ok := take(t, a, "lock-8") // on a new connection
@@ -136,7 +136,7 @@ func TestACallerWhoLeavesCostsNoLock(t *testing.T) {
 	}
 	kept(t, l)
 	if _, ok := take(t, s, "y"); !ok {
-		t.Error("what nobody waited for was locked")
+		t.Error("a canceled request was locked")
 	}
 }
 

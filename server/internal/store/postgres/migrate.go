@@ -15,29 +15,28 @@ import (
 	gooselock "github.com/pressly/goose/v3/lock"
 )
 
-// The migrations are append-only: a file that was released is never edited.
+// The migrations are append-only: a released file is never edited.
 //
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// One who migrates waits for another for five minutes and asks every second.
+// A migration waits for another one for up to five minutes and checks every second.
 const (
 	migratePeriod   = 1
 	migratePatience = 300
 )
 
-// MigrateConfig says which database to prepare.
+// MigrateConfig configures a migration.
 type MigrateConfig struct {
-	// URL is the connection string of the role that owns the tables, or will. It must be another
-	// than the server's. To create kedge_app and kedge_fleet it needs CREATEROLE; it does not when
-	// they exist.
+	// URL is the connection string of the role that owns the tables, or will own them. It must differ from the
+	// server's role. It needs CREATEROLE to create kedge_app and kedge_fleet, unless they exist.
 	URL string
-	// Log hears of migrations. Nil discards.
+	// Log logs migrations. Nil discards.
 	Log *slog.Logger
 }
 
-// Migrate makes the roles that the server enters and brings the schema up to date. Several
-// processes may do so at once.
+// Migrate creates the roles that the server enters and migrates the schema. Several processes may do so
+// concurrently.
 func Migrate(ctx context.Context, cfg MigrateConfig) (err error) {
 	parsed, err := parse(cfg.URL)
 	if err != nil {
@@ -72,13 +71,13 @@ func checkVersion(ctx context.Context, db *sql.DB) error {
 		return fmt.Errorf("connecting to the database: %w", unreachable(ctx, err))
 	}
 	if number < minVersion {
-		return fmt.Errorf("PostgreSQL %s is too old; at least %d is needed", text, minVersion/10000)
+		return fmt.Errorf("PostgreSQL %s is too old: at least version %d is required", text, minVersion/10000)
 	}
 	return nil
 }
 
-// ensureRole makes a role that others enter. It is a role of the whole server, not of the database,
-// so another migration may make it at the same time.
+// ensureRole creates a role that others enter. Roles belong to the whole server, not to the database, so
+// another migration may create it at the same time.
 func ensureRole(ctx context.Context, db *sql.DB, role string) error {
 	var exists bool
 	err := db.QueryRowContext(ctx, `SELECT EXISTS (SELECT FROM pg_roles WHERE rolname = $1)`, role).Scan(&exists)
@@ -86,10 +85,10 @@ func ensureRole(ctx context.Context, db *sql.DB, role string) error {
 		_, err = db.ExecContext(ctx, "CREATE ROLE "+role+" NOLOGIN")
 	}
 	var e *pgconn.PgError
-	if err == nil || errors.As(err, &e) && (e.Code == "42710" || e.Code == "23505") { // made meanwhile
+	if err == nil || errors.As(err, &e) && (e.Code == "42710" || e.Code == "23505") { // created concurrently
 		return nil
 	}
-	return fmt.Errorf("creating role %s: %w; somebody who may has to run: CREATE ROLE %s NOLOGIN; CREATE ROLE %s NOLOGIN",
+	return fmt.Errorf("creating role %s: %w; run as a role with CREATEROLE: CREATE ROLE %s NOLOGIN; CREATE ROLE %s NOLOGIN",
 		role, mapError(ctx, err, false), appRole, fleetRole)
 }
 
@@ -121,6 +120,6 @@ func migrateFrom(ctx context.Context, db *sql.DB, files fs.FS, log *slog.Logger)
 }
 
 func olderThan(current, known int64) error {
-	return fmt.Errorf("the schema is of version %d, this program knows versions up to %d: it is older than the database",
+	return fmt.Errorf("the schema has version %d, but this program supports versions up to %d: the program is older than the database",
 		current, known)
 }

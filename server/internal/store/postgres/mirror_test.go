@@ -11,8 +11,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store/sqlite"
 )
 
-// What there is in SQLite, one line each. A CHECK that a number is 0 or 1 is not counted: the other
-// database has booleans.
+// The schema of SQLite, one line each. A CHECK that a number is 0 or 1 is omitted: the other database has
+// booleans.
 const sqliteCatalogue = `
 	WITH t AS (SELECT name, sql FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\' AND name <> 'goose_db_version')
 	SELECT 'column ' || t.name || '.' || c.name || ' ' || c.type || CASE WHEN c."notnull" THEN ' NOT NULL' ELSE '' END
@@ -27,8 +27,7 @@ const sqliteCatalogue = `
 	UNION SELECT 'checks ' || t.name || ' ' || ((length(sql) - length(replace(sql, 'CHECK (', ''))) / 7
 		- (length(sql) - length(replace(sql, 'IN (0, 1)', ''))) / 9) FROM t`
 
-// The same in PostgreSQL, in the words of SQLite. Text that does not sort by its bytes has a type of
-// its own.
+// The same for PostgreSQL, in the terms of SQLite. Text that is not sorted by its bytes has its own type.
 const postgresCatalogue = `
 	WITH t AS (SELECT oid, relname AS name FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'
 		AND relname NOT IN ('goose_db_version', 'serials'))
@@ -49,8 +48,7 @@ const postgresCatalogue = `
 		FROM t JOIN pg_constraint f ON f.conrelid = t.oid AND f.contype = 'f' JOIN pg_class p ON p.oid = f.confrelid
 	UNION SELECT 'checks ' || t.name || ' ' || (SELECT count(*) FROM pg_constraint c WHERE c.conrelid = t.oid AND c.contype = 'c') FROM t`
 
-// TestTheSchemasAreTheSame shows that what one database keeps out, the other does too, and that an
-// index which serves one is not forgotten in the other.
+// TestTheSchemasAreTheSame checks that both databases have the same constraints and indexes.
 func TestTheSchemasAreTheSame(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "kedge.db")

@@ -17,12 +17,11 @@ func heard(t *testing.T, what string, wake <-chan struct{}) {
 	select {
 	case <-wake:
 	case <-time.After(patience):
-		t.Fatalf("%s: nothing was heard", what)
+		t.Fatalf("%s: no notification was received", what)
 	}
 }
 
-// terminate ends the connections of a database whose last statement is like this, and waits until
-// they are gone.
+// terminate ends the connections of a database whose last statement matches, and waits until they are gone.
 func terminate(t *testing.T, conn *pgx.Conn, like string) {
 	t.Helper()
 	const those = ` FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid() AND query LIKE $1`
@@ -47,7 +46,7 @@ func TestOtherProcessesAreHeard(t *testing.T) {
 	heard(t, "a commit of another process", wake)
 }
 
-// TestALostListenerMissesNothing ends the connection that listens and commits while it is gone.
+// TestALostListenerMissesNothing ends the connection that listens, and commits while it is gone.
 func TestALostListenerMissesNothing(t *testing.T) {
 	t.Parallel()
 	d := pg.Database(t)
@@ -61,19 +60,19 @@ func TestALostListenerMissesNothing(t *testing.T) {
 	wake := hearer.Notify(t.Context())
 	heardAll := lastSeq(t, hearer)
 	allow := gatekeeper(t, conn)
-	allow(false) // so that the listener stays away until the commit is over
+	allow(false) // so that the listener stays disconnected until the commit is done
 	terminate(t, conn, listening)
 	say()
 	allow(true)
 	heard(t, "a commit while nobody listened", wake)
 	if got := lastSeq(t, hearer); got != heardAll+1 {
-		t.Errorf("what was heard of: got last number %d, want %d", got, heardAll+1)
+		t.Errorf("after the notification: got last number %d, want %d", got, heardAll+1)
 	}
 	say()
 	heard(t, "a commit on the new connection", wake)
 }
 
-// gatekeeper returns a function that says whether anybody may connect to the database of conn.
+// gatekeeper returns a function that allows or forbids connections to the database of conn.
 func gatekeeper(t *testing.T, conn *pgx.Conn) func(yes bool) {
 	t.Helper()
 	elsewhere := admin(t, pg.Database(t))

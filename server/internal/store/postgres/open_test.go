@@ -36,7 +36,8 @@ func run(t *testing.T, conn *pgx.Conn, queries ...string) {
 }
 
 // covers: invariant 7
-func TestOpenRefusesARoleThatWallsDoNotHold(t *testing.T) {
+// defect: B17
+func TestOpenRefusesARoleWithoutRowSecurity(t *testing.T) {
 	t.Parallel()
 	d := pg.Database(t)
 	cases := []struct {
@@ -47,11 +48,11 @@ func TestOpenRefusesARoleThatWallsDoNotHold(t *testing.T) {
 	}{
 		{"a superuser sees everything", "test_super", "SUPERUSER", "kedge_app, kedge_fleet", "is a superuser", "CREATE ROLE kedge_server"},
 		{"BYPASSRLS sees everything", "test_bypass", "BYPASSRLS NOINHERIT", "kedge_app, kedge_fleet", "has BYPASSRLS", "NOBYPASSRLS"},
-		{"the owner can take walls down", pgtest.Owner, "", "", "owns table", "CREATE ROLE kedge_server"},
-		{"and so can who may become the owner", "test_member", "NOINHERIT", "kedge_app, kedge_fleet, " + pgtest.Owner, "can become its owner", "CREATE ROLE kedge_server"},
-		{"a right that is always there is no door", "test_inherits", "INHERIT", "kedge_app, kedge_fleet", "all the time", "INHERIT"},
-		{"without doors nothing is reached", "test_stranger", "NOINHERIT", "", "may not enter kedge_app", "GRANT kedge_app TO"},
-		{"one door is not enough", "test_half", "NOINHERIT", "kedge_app", "may not enter kedge_fleet", "GRANT kedge_fleet TO"},
+		{"the owner can disable row-level security", pgtest.Owner, "", "", "owns table", "CREATE ROLE kedge_server"},
+		{"and so can a role that may become the owner", "test_member", "NOINHERIT", "kedge_app, kedge_fleet, " + pgtest.Owner, "can become its owner", "CREATE ROLE kedge_server"},
+		{"a privilege must be entered, not inherited", "test_inherits", "INHERIT", "kedge_app, kedge_fleet", "always has the privileges", "INHERIT"},
+		{"without roles to enter, nothing is accessible", "test_stranger", "NOINHERIT", "", "cannot enter kedge_app", "GRANT kedge_app TO"},
+		{"one role is not enough", "test_half", "NOINHERIT", "kedge_app", "cannot enter kedge_fleet", "GRANT kedge_fleet TO"},
 	}
 	conn := admin(t, d)
 	for _, c := range cases {
@@ -66,7 +67,7 @@ func TestOpenRefusesARoleThatWallsDoNotHold(t *testing.T) {
 			_ = s.Close()
 		}
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.mend) {
-			t.Errorf("%s: got error %v, want one that says %q and how to mend it: %q", c.reason, err, c.want, c.mend)
+			t.Errorf("%s: got error %v, want an error with %q and the remedy: %q", c.reason, err, c.want, c.mend)
 		}
 	}
 	pgtest.Open(t, d) // the role that is as it should be
@@ -75,11 +76,11 @@ func TestOpenRefusesARoleThatWallsDoNotHold(t *testing.T) {
 func TestOpenRefusesASchemaThatIsNotItsOwn(t *testing.T) {
 	t.Parallel()
 	cases := []struct{ reason, spoil, want string }{
-		{"a program must not write to a schema that it does not know",
+		{"a program must not write to an unknown schema",
 			`INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, true)`, "older than the database"},
-		{"nor to one that is behind", `DELETE FROM goose_db_version WHERE version_id > 0`, "migrate the database first"},
-		{"a table without a wall", `ALTER TABLE agents NO FORCE ROW LEVEL SECURITY`, "table agents has a tenant_id but no forced"},
-		{"a table that somebody added", `CREATE TABLE extra (tenant_id text)`, "table extra has a tenant_id but no forced"},
+		{"nor to an older one", `DELETE FROM goose_db_version WHERE version_id > 0`, "migrate the database first"},
+		{"a table without row-level security", `ALTER TABLE agents NO FORCE ROW LEVEL SECURITY`, "table agents has a tenant_id but no forced"},
+		{"an added table", `CREATE TABLE extra (tenant_id text)`, "table extra has a tenant_id but no forced"},
 	}
 	for _, c := range cases {
 		d := pg.Database(t)
@@ -89,20 +90,20 @@ func TestOpenRefusesASchemaThatIsNotItsOwn(t *testing.T) {
 			_ = s.Close()
 		}
 		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: got error %v, want one that says %q", c.reason, err, c.want)
+			t.Errorf("%s: got error %v, want an error with %q", c.reason, err, c.want)
 		}
 	}
 	empty := pg.Empty(t)
 	if _, err := postgres.Open(t.Context(), postgres.Config{URL: empty.URL}); err == nil || !strings.Contains(err.Error(), "migrated") {
-		t.Errorf("an empty database: got error %v, want one that says that it was not migrated", err)
+		t.Errorf("an empty database: got error %v, want an error that it was not migrated", err)
 	}
 	for text, want := range map[string]string{
-		"": "no connection string", "postgres://x:secret@[": "cannot be read",
+		"": "no connection string", "postgres://x:secret@[": "is not valid",
 		"postgres://x:secret@127.0.0.1:1/x?connect_timeout=1": store.ErrUnavailable.Error(),
 	} {
 		_, err := postgres.Open(t.Context(), postgres.Config{URL: text})
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("connecting to %q: got error %v, want one that says %q and no secret", text, err, want)
+			t.Errorf("connecting to %q: got error %v, want an error with %q and no secret", text, err, want)
 		}
 	}
 }
@@ -134,11 +135,11 @@ func TestReplicasMayMigrateAtOnce(t *testing.T) {
 	run(t, conn, `INSERT INTO goose_db_version (version_id, is_applied) VALUES (9999, true)`)
 	err := postgres.Migrate(t.Context(), postgres.MigrateConfig{URL: d.Owner})
 	if err == nil || !strings.Contains(err.Error(), "older than the database") {
-		t.Errorf("a newer schema: got error %v, want one that says so", err)
+		t.Errorf("a newer schema: got error %v, want an error about it", err)
 	}
 }
 
-// TestMigrateMakesRoles has a server of its own: roles belong to all databases of one.
+// TestMigrateMakesRoles has its own server, because roles belong to all databases of a server.
 func TestMigrateMakesRoles(t *testing.T) {
 	t.Parallel()
 	var own testpostgres.Server
@@ -159,7 +160,7 @@ func TestMigrateMakesRoles(t *testing.T) {
 	}
 	err = migrate()
 	if err == nil || !strings.Contains(err.Error(), "permission denied") || !strings.Contains(err.Error(), "CREATE ROLE kedge_app NOLOGIN") {
-		t.Errorf("an owner that may not create roles: got error %v, want one that says what to run", err)
+		t.Errorf("an owner that may not create roles: got error %v, want an error with the statement to run", err)
 	}
 	run(t, conn, "ALTER ROLE test_owner CREATEROLE")
 	if err := migrate(); err != nil {

@@ -15,14 +15,14 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store/postgres/pgtest"
 )
 
-// patience bounds a wait for something that happens at once.
+// patience limits a wait for something that happens immediately.
 const patience = 10 * time.Second
 
 func event(tenant fleet.TenantID, reason string) fleet.Event {
 	return fleet.Event{At: time.Now(), TenantID: tenant, Type: fleet.EventNormal, Reason: fleet.Reason(reason)}
 }
 
-// after reads what a cursor that stands at seq has not seen: numbers of changes, and of events.
+// after returns what a cursor at seq has not seen: numbers of changes, and of events.
 func after(t *testing.T, s store.Store, tenant fleet.TenantID, seq, event int64) (changes, events []int64) {
 	t.Helper()
 	err := s.View(t.Context(), func(tx store.Tx) error {
@@ -63,8 +63,8 @@ func waiters(t *testing.T, conn *pgx.Conn) int {
 	return one[int](t, conn, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
 }
 
-// TestALowerNumberIsNeverSeenLater lets one transaction take its numbers, and another one try to
-// overtake it. covers: invariant 10
+// TestALowerNumberIsNeverSeenLater lets one transaction take its numbers, and another one try to overtake it.
+// covers: invariant 10
 func TestALowerNumberIsNeverSeenLater(t *testing.T) {
 	t.Parallel()
 	d := pg.Database(t)
@@ -89,7 +89,7 @@ func TestALowerNumberIsNeverSeenLater(t *testing.T) {
 			return nil
 		})
 		if got := lastSeq(t, s); got != cursor {
-			t.Errorf("a place to start from before the commit: got %d, want %d", got, cursor)
+			t.Errorf("a cursor before the commit: got %d, want %d", got, cursor)
 		}
 		if changes, events := after(t, s, tenant, cursor, 0); len(changes)+len(events) > 0 {
 			t.Errorf("before the commit a reader sees changes %v and events %v, want none: lower ones are still to come", changes, events)
@@ -105,7 +105,7 @@ func TestALowerNumberIsNeverSeenLater(t *testing.T) {
 	}
 }
 
-// TestAnIdleTransactionHoldsNobodyUp: only one that has taken numbers does.
+// TestAnIdleTransactionHoldsNobodyUp: only a transaction that has taken numbers blocks others.
 func TestAnIdleTransactionHoldsNobodyUp(t *testing.T) {
 	t.Parallel()
 	s := pg.Open(t)
@@ -126,7 +126,7 @@ func TestAnIdleTransactionHoldsNobodyUp(t *testing.T) {
 	})
 }
 
-// TestASecondTryKeepsOthersOut: who lost once is not overtaken again, or it might lose for ever.
+// TestASecondTryKeepsOthersOut: a transaction that lost once is not overtaken again, or it might lose forever.
 func TestASecondTryKeepsOthersOut(t *testing.T) {
 	t.Parallel()
 	d := pg.Database(t)
@@ -155,7 +155,7 @@ func TestASecondTryKeepsOthersOut(t *testing.T) {
 			go func() { rival <- compete() }()
 			testkit.Eventually(t, patience, func(context.Context) error {
 				if waiters(t, conn) == 0 && len(rival) == 0 {
-					return fmt.Errorf("the rival neither waits nor is done")
+					return fmt.Errorf("the other transaction neither waits nor is done")
 				}
 				return nil
 			})
@@ -170,8 +170,8 @@ func TestASecondTryKeepsOthersOut(t *testing.T) {
 	}
 }
 
-// TestStatusesDisturbNoDecision: a change of many targets would never end if it had to be the only
-// one to write to their rows.
+// TestStatusesDisturbNoDecision: a change of many targets would never end if it needed exclusive access to
+// their rows.
 func TestStatusesDisturbNoDecision(t *testing.T) {
 	t.Parallel()
 	s := pg.Open(t)
@@ -199,7 +199,7 @@ func TestStatusesDisturbNoDecision(t *testing.T) {
 	err := s.View(t.Context(), func(tx store.Tx) error {
 		got, err := tx.Targets().Get(t.Context(), f.tenant, f.targets[0].ID)
 		if got.Desired.Generation != 7 || got.Observed.Generation != 1 {
-			t.Errorf("got %+v, want what was desired and what was observed", got)
+			t.Errorf("got %+v, want the desired and the observed state", got)
 		}
 		return err
 	})

@@ -22,19 +22,18 @@ import (
 const (
 	// listed is how many deployments there are; they have half as many targets again.
 	listed = 6000
-	// fewRows is what a page may read whose rows are the first of the tenant, or few: they are looked for
-	// among the first twice as many as a page holds, and then found by an index.
+	// fewRows is what a page may read if its rows are among the first of the tenant, or few: they are searched
+	// among twice as many rows as a page has, and then found with an index.
 	fewRows = 1200
-	// manyRows is what a page may read whose rows are many and begin far from where it does, or which several
-	// filters lead to: for each way to them as many are counted as are still few, and as many deployments are
-	// looked at as are still near.
+	// manyRows is what a page may read if its rows are many and start far from the first, or if several filters
+	// apply: each filter counts as many rows as are still few, and visits as many deployments as are still
+	// near.
 	manyRows = 7500
 )
 
-// TestListingsReadFewRows lists a page by each filter in a tenant of thousands, and counts the rows that
-// the database reads for it. The planner does as it likes, both with the arguments before it and, as it does
-// with a statement that was run often, without; and both knowing the small tables and not: PostgreSQL does not
-// analyse those by itself before 50 rows have changed.
+// TestListingsReadFewRows lists a page with each filter in a tenant of thousands, and counts the rows that the
+// database reads. It runs with custom and with generic plans, and with and without statistics of the small
+// tables: PostgreSQL does not analyze a table before 50 rows have changed.
 //
 // covers: T8
 func TestListingsReadFewRows(t *testing.T) {
@@ -53,7 +52,7 @@ func TestListingsReadFewRows(t *testing.T) {
 	}
 }
 
-// TestChoresReadFewRows has housekeeping trim what has grown, and counts the rows that the database reads for it.
+// TestChoresReadFewRows runs the trims of housekeeping, and counts the rows that the database reads.
 func TestChoresReadFewRows(t *testing.T) {
 	t.Parallel()
 	d := pg.Database(t)
@@ -124,7 +123,7 @@ func firstPage(t *testing.T, s store.Store, w *storetest.Wide) []fleet.Deploymen
 	return page
 }
 
-// TestConnectionsAreTuned asks a connection of the store's own what the planner goes by.
+// TestConnectionsAreTuned checks the planner settings of a connection of the store.
 func TestConnectionsAreTuned(t *testing.T) {
 	t.Parallel()
 	s := pgtest.Open(t, pg.Database(t))
@@ -140,7 +139,7 @@ func TestConnectionsAreTuned(t *testing.T) {
 	}
 }
 
-// explainer runs the statements of a transaction again, and asks for each what it read.
+// explainer runs the statements of a transaction again and returns what each reads.
 type explainer struct {
 	store *postgres.Store
 	heard *recorder
@@ -172,12 +171,12 @@ func newExplainer(t *testing.T, s *postgres.Store, d pgtest.Database) *explainer
 const (
 	// grown are the tables that have thousands of rows in a [storetest.Wide].
 	grown = "deployments, deployment_labels, deployment_words, targets"
-	// seenByAll is how long it may take until every row counts as seen by all.
+	// seenByAll is how long it may take until every row is all-visible.
 	seenByAll = time.Minute
 )
 
-// vacuum does to tables what is done by itself soon after they have grown; without any, to all. It goes on until
-// indexes alone can be read: while the database analyses another table by itself, rows do not count as seen by all.
+// vacuum does what autovacuum does soon after tables have grown; without any tables, for all. It continues
+// until index-only scans are possible: while the database analyzes another table, rows are not all-visible.
 func (e *explainer) vacuum(t *testing.T, tables string) {
 	t.Helper()
 	admin, err := pgx.Connect(t.Context(), e.admin)
@@ -202,7 +201,7 @@ func (e *explainer) vacuum(t *testing.T, tables string) {
 	}
 }
 
-// check runs fn and fails the test if what it asks for reads more rows than that.
+// check runs fn and fails the test if its statements read more rows.
 func (e *explainer) check(t *testing.T, name string, most int, fn func(ctx context.Context, tx store.Tx) error) {
 	t.Helper()
 	e.heard.statements = nil
@@ -212,7 +211,7 @@ func (e *explainer) check(t *testing.T, name string, most int, fn func(ctx conte
 	e.compare(t, name, most)
 }
 
-// checkChore is check for fn that deletes: what it did is undone, here and when it is looked at.
+// checkChore is check for fn that deletes: its changes are rolled back, here and when they are explained.
 func (e *explainer) checkChore(t *testing.T, name string, most int, fn func(ctx context.Context, tx store.Tx) error) {
 	t.Helper()
 	e.heard.statements = nil
@@ -224,7 +223,7 @@ func (e *explainer) checkChore(t *testing.T, name string, most int, fn func(ctx 
 	e.compare(t, name, most)
 }
 
-// compare fails the test if what was recorded reads more rows than that.
+// compare fails the test if the recorded statements read more rows.
 func (e *explainer) compare(t *testing.T, name string, most int) {
 	t.Helper()
 	for _, mode := range []string{"force_custom_plan", "force_generic_plan"} {

@@ -41,11 +41,11 @@ func TestARestartOfTheDatabaseIsSurvived(t *testing.T) {
 	select {
 	case <-held.Lost():
 	case <-time.After(patience):
-		t.Error("nobody was told that the lock is lost")
+		t.Error("the holder was not notified that the lock is lost")
 	}
 	mustTake(t, b, "x")
 	if _, ok := take(t, a, "x"); ok {
-		t.Error("a lock that another process holds was given")
+		t.Error("a lock was granted although another process holds it")
 	}
 	if n := one[int64](t, admin(t, d), `SELECT count(*) FROM events`); n < acknowledged || n > attempted {
 		t.Errorf("got %d events, want at least the %d that were acknowledged and at most the %d that were tried", n, acknowledged, attempted)
@@ -55,7 +55,7 @@ func TestARestartOfTheDatabaseIsSurvived(t *testing.T) {
 		return err
 	})
 	if err != nil {
-		t.Errorf("reading by the store that was idle meanwhile: %v", err)
+		t.Errorf("reading with the idle store: %v", err)
 	}
 	drain(wake)
 	testkit.Eventually(t, patience, func(context.Context) error { // until its listener is back
@@ -64,7 +64,7 @@ func TestARestartOfTheDatabaseIsSurvived(t *testing.T) {
 		case <-wake:
 			return nil
 		case <-time.After(50 * time.Millisecond):
-			return errors.New("nothing was heard")
+			return errors.New("no notification was received")
 		}
 	})
 }
@@ -76,7 +76,7 @@ func drain(wake <-chan struct{}) {
 	}
 }
 
-// writers append events without end. The only error that they may meet says that it will pass.
+// writers append events until stopped. The only allowed error is the one for an unavailable database.
 type writers struct {
 	cancel         context.CancelFunc
 	done           sync.WaitGroup
@@ -108,7 +108,7 @@ func newWriters(t *testing.T, s store.Store, tenant fleet.TenantID, n int) *writ
 	return w
 }
 
-// await waits until that many more were written.
+// await waits until that many more events are written.
 func (w *writers) await(t *testing.T, more int64) {
 	t.Helper()
 	until := w.written.Load() + more

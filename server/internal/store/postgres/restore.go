@@ -15,9 +15,9 @@ func restore(ctx context.Context, tx pgx.Tx, r *archive.Reader) error {
 	if err != nil {
 		return err
 	}
-	// The owner has the rows of nobody while the walls are forced upon it. Taking that off excludes
-	// everybody else until the end, and comes back with it whatever happens.
-	if err := forceWalls(ctx, tx, false); err != nil {
+	// Forced row-level security hides all rows from the owner. Disabling it locks the tables until the end of
+	// the transaction, which also restores it after a failure.
+	if err := forceRowSecurity(ctx, tx, false); err != nil {
 		return err
 	}
 	if err := checkEmpty(ctx, tx); err != nil {
@@ -39,18 +39,18 @@ func restore(ctx context.Context, tx pgx.Tx, r *archive.Reader) error {
 	if err := skipAhead(ctx, tx, now.UnixMicro()); err != nil {
 		return err
 	}
-	return forceWalls(ctx, tx, true)
+	return forceRowSecurity(ctx, tx, true)
 }
 
-// forceWalls makes the owner of the tables subject to row-level security, or not.
-func forceWalls(ctx context.Context, tx pgx.Tx, on bool) error {
+// forceRowSecurity enables or disables row-level security for the owner of the tables.
+func forceRowSecurity(ctx context.Context, tx pgx.Tx, on bool) error {
 	word := "NO FORCE"
 	if on {
 		word = "FORCE"
 	}
-	_, err := tx.Exec(ctx, `DO $$ DECLARE walled REGCLASS; BEGIN
-		FOR walled IN SELECT oid FROM pg_class WHERE relnamespace = current_schema::regnamespace AND relkind = 'r' AND relrowsecurity LOOP
-			EXECUTE format('ALTER TABLE %s `+word+` ROW LEVEL SECURITY', walled);
+	_, err := tx.Exec(ctx, `DO $$ DECLARE protected REGCLASS; BEGIN
+		FOR protected IN SELECT oid FROM pg_class WHERE relnamespace = current_schema::regnamespace AND relkind = 'r' AND relrowsecurity LOOP
+			EXECUTE format('ALTER TABLE %s `+word+` ROW LEVEL SECURITY', protected);
 		END LOOP; END $$`)
 	if err != nil {
 		return fmt.Errorf("opening the tables to their owner: %w", mapError(ctx, err, false))
@@ -76,7 +76,7 @@ func insertRows(ctx context.Context, tx pgx.Tx, t archive.Table, next func() ([]
 		columns[i] = c.Name
 	}
 	src := &rowSource{next: next}
-	// COPY gives identity columns the values that it is given.
+	// COPY keeps explicit values of identity columns.
 	if _, err := tx.CopyFrom(ctx, pgx.Identifier{t.Name}, columns, src); err != nil {
 		if src.err != nil {
 			return src.err
@@ -86,7 +86,7 @@ func insertRows(ctx context.Context, tx pgx.Tx, t archive.Table, next func() ([]
 	return nil
 }
 
-// rowSource is the rows of an archive as pgx wants them.
+// rowSource adapts the rows of an archive to pgx.
 type rowSource struct {
 	next func() ([]any, bool, error)
 	row  []any
@@ -102,13 +102,13 @@ func (s *rowSource) Next() bool {
 func (s *rowSource) Values() ([]any, error) { return clean(s.row), nil }
 func (s *rowSource) Err() error             { return s.err }
 
-// skipAhead makes the numbers that the database gives begin at n.
+// skipAhead makes the sequences of the database start at n.
 func skipAhead(ctx context.Context, tx pgx.Tx, n int64) error {
 	_, err := tx.Exec(ctx, `SELECT setval(pg_get_serial_sequence(a.attrelid::regclass::text, a.attname), $1)
 		FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
 		WHERE c.relnamespace = current_schema::regnamespace AND a.attidentity <> '' AND a.atttypid = 'bigint'::regtype`, n)
 	if err != nil {
-		return fmt.Errorf("raising the numbers of the outbox: %w", mapError(ctx, err, false))
+		return fmt.Errorf("raising the sequence numbers of the outbox: %w", mapError(ctx, err, false))
 	}
 	return nil
 }

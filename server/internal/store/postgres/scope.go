@@ -13,24 +13,24 @@ import (
 )
 
 const (
-	appRole   = "kedge_app"   // has the rows of one tenant
-	fleetRole = "kedge_fleet" // has those of all
+	appRole   = "kedge_app"   // accesses the rows of one tenant
+	fleetRole = "kedge_fleet" // accesses the rows of all tenants
 
 	enterScope = `SELECT set_config('role', $1, true), set_config('kedge.tenant', $2, true)`
 	lookSerial = `SELECT COALESCE((SELECT n FROM serials WHERE subject = $1), 0)`
 	lookOwners = `SELECT o.subject, COALESCE(s.n, 0) FROM (%s) AS o (subject) LEFT JOIN serials s ON s.subject = o.subject`
 )
 
-// The advisory locks of a transaction have two keys: this class, and what they are for. The
-// migrations know these numbers too.
+// The advisory locks of a transaction have two keys: this class, and their purpose. The migrations use these
+// numbers too.
 const (
 	lockClass  = 1801806951
 	fleetGate  = 1
-	firstOwned = 2 // gates of other subjects begin here
+	firstOwned = 2 // gates of other subjects start here
 )
 
-// gateOf is the lock that a transaction holds on a subject when it is run again. Two subjects may
-// have the same: then they wait for each other.
+// gateOf returns the lock that a transaction holds on a subject when it runs again. Two subjects may share a
+// lock: then they wait for each other.
 func gateOf(s sqlstore.Subject) int32 {
 	if s == sqlstore.Everything {
 		return fleetGate
@@ -40,7 +40,7 @@ func gateOf(s sqlstore.Subject) int32 {
 	return max(n, firstOwned)
 }
 
-// place is where a connection is: as which role, for which tenant.
+// place is the role and the tenant of a connection.
 type place struct{ role, tenant string }
 
 func placeOf(of sqlstore.Scope) place {
@@ -50,7 +50,7 @@ func placeOf(of sqlstore.Scope) place {
 	return place{role: fleetRole}
 }
 
-// goTo queues what makes the rows of a place, and no others, reachable from here on.
+// goTo queues the statement that makes exactly the rows of a place accessible.
 func (t *tx) goTo(b *pgx.Batch, p place) {
 	if t.place == p {
 		return
@@ -59,7 +59,7 @@ func (t *tx) goTo(b *pgx.Batch, p place) {
 	t.place = p
 }
 
-// mustLook reports whether there is a subject of a scope that the transaction has not looked at.
+// mustLook reports whether the transaction has not read the serial of a subject of a scope.
 func (t *tx) mustLook(of sqlstore.Scope) bool {
 	if !t.writable {
 		return false
@@ -74,8 +74,8 @@ func (t *tx) mustLook(of sqlstore.Scope) bool {
 	})
 }
 
-// look queues a look at how often the subjects of a scope were changed, before a transaction that may
-// write reads anything else of them. The first number that was seen stands.
+// look queues a read of the serials of the subjects of a scope, before a transaction that may write reads
+// anything else of them. The first serial counts.
 func (t *tx) look(b *pgx.Batch, of sqlstore.Scope) {
 	if !t.writable {
 		return
@@ -109,14 +109,14 @@ func (t *tx) look(b *pgx.Batch, of sqlstore.Scope) {
 	})
 }
 
-// gate is one lock that a transaction holds while it is run again.
+// gate is one lock that a transaction holds while it runs again.
 type gate struct {
 	key    int32
 	shared bool
 }
 
-// gates returns what keeps others from changing what was looked at, in the order in which all take
-// it. What hardly ever changes needs none, and all who look at it would wait for each other.
+// gates returns the locks that keep others from changing what was read, in a global order. Subjects that rarely
+// change need none, and would make all transactions wait for each other.
 func gates(serials map[sqlstore.Subject]int64) []gate {
 	if _, all := serials[sqlstore.Everything]; all {
 		return []gate{{key: fleetGate}}

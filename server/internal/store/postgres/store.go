@@ -12,34 +12,35 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/server/internal/store"
 	"github.com/kedge-dev/kedge/server/internal/store/sqlstore"
 )
 
 const (
-	// attempts is how often a transaction is run that others get in the way of. From the second
-	// time on it keeps them out, so that only deadlocks are left to hit it.
+	// attempts is how often a transaction runs if others conflict with it. From the second attempt on it locks
+	// others out, so that only deadlocks can occur.
 	attempts = 10
-	// reconnects is how often a transaction is run again because its connection turned out dead.
+	// reconnects is how often a transaction runs again because its connection was dead.
 	reconnects = 2
-	// pause bounds the wait before another attempt.
+	// pause limits the wait before another attempt.
 	pause = 20 * time.Millisecond
 )
 
-// Config says where the database is.
+// Config configures a store.
 type Config struct {
-	// URL is the connection string of the server's login role, as libpq and pgx read it;
-	// pool_max_conns in it sets how many connections transactions use (16 if it does not).
-	// Two more are for notifications and locks, and one for each other replica that is watched: up to four.
+	// URL is the connection string of the login role of the server, in the format of libpq and pgx;
+	// pool_max_conns sets the number of connections for transactions (default 16). Two more are for
+	// notifications and locks, and one for each other replica that is watched: up to four.
 	URL string
-	// Log hears of connections that broke. Nil discards.
+	// Log logs broken connections. Nil discards.
 	Log *slog.Logger
 }
 
 // Store is a database. It is safe for concurrent use, by any number of processes.
 type Store struct {
 	pool     *pgxpool.Pool
-	origin   string // tells notifications of this process from those of others
+	origin   string // distinguishes notifications of this process from those of others
 	hub      sqlstore.Hub
 	locks    *locker
 	listener *listener
@@ -52,8 +53,8 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open connects to a database that [Migrate] has prepared. It refuses a schema of another version,
-// and a role that row-level security does not hold. The caller closes the store.
+// Open connects to a database that [Migrate] has prepared. It refuses a schema of another version, and a role
+// to which row-level security does not apply. The caller closes the store.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	log := cfg.Log
 	if log == nil {
@@ -73,7 +74,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	lifetime, stop := context.WithCancel(context.WithoutCancel(ctx))
 	s.stop = stop
-	s.listener = &listener{config: dedicated, origin: s.origin, heard: s.hub.Broadcast, log: log, doubted: make(chan struct{}, 1)}
+	s.listener = &listener{config: dedicated, origin: s.origin, heard: s.hub.Broadcast, log: log, doubted: wait.NewSignal()}
 	s.done.Go(func() { s.listener.run(lifetime, first) })
 	return s, nil
 }
@@ -101,16 +102,16 @@ func (s *Store) Update(ctx context.Context, fn func(tx store.Tx) error) error {
 		default:
 			return err
 		}
-		if !sleep(ctx, mathrand.N(pause)) { // lets whoever was in the way go on
+		if !sleep(ctx, mathrand.N(pause)) { // lets the conflicting transaction finish
 			return ctx.Err()
 		}
 	}
 }
 
-// leaveNode lets go of every connection to a node that takes no writes any more, as after a fail-over that
-// broke none: new ones lead to the node that does.
+// leaveNode closes every connection to a node that is no longer writable, as after a failover without broken
+// connections: new ones reach the writable node.
 func (s *Store) leaveNode(ctx context.Context) {
-	s.log.WarnContext(ctx, "the database node takes no writes: connecting anew")
+	s.log.WarnContext(ctx, "the database node is read-only: reconnecting")
 	s.pool.Reset()
 	s.locks.verify()
 	s.listener.verify()
@@ -150,8 +151,8 @@ func (s *Store) transact(ctx context.Context, writable bool, held []gate, fn fun
 // Notify implements [store.Store]. The channel is never closed.
 func (s *Store) Notify(ctx context.Context) <-chan struct{} { return s.hub.Subscribe(ctx) }
 
-// Close waits for running transactions, gives locks back and disconnects. Every later call fails
-// with [store.ErrClosed]; closing again does nothing.
+// Close waits for running transactions, releases locks, and disconnects. Every later call fails with
+// [store.ErrClosed]; closing again does nothing.
 func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store/postgres/pgtest"
 )
 
-// TestConnectionsThatBreakAreReplaced is what a restart of the database looks like from here.
+// TestConnectionsThatBreakAreReplaced simulates a restart of the database.
 func TestConnectionsThatBreakAreReplaced(t *testing.T) {
 	t.Parallel()
 	d := pg.Database(t)
@@ -42,13 +42,13 @@ func TestConnectionsThatBreakAreReplaced(t *testing.T) {
 		t.Errorf("writing on connections that are all dead: got error %v after %d tries, want none after 2", err, tries)
 	}
 
-	// Nobody can connect: the error says that it may pass.
+	// No connection is possible: the error is transient.
 	allow := gatekeeper(t, conn)
 	allow(false)
 	terminate(t, conn, "%")
 	for what, do := range map[string]func() error{"reading": view, "writing": add} {
 		if err := do(); !errors.Is(err, store.ErrUnavailable) {
-			t.Errorf("%s while the database is away: got error %v, want %v", what, err, store.ErrUnavailable)
+			t.Errorf("%s while the database is unavailable: got error %v, want %v", what, err, store.ErrUnavailable)
 		}
 	}
 	allow(true)
@@ -59,7 +59,7 @@ func TestConnectionsThatBreakAreReplaced(t *testing.T) {
 	}
 }
 
-// TestADeadlockIsTriedAgain lets two transactions take the same two rows in opposite order.
+// TestADeadlockIsTriedAgain lets two transactions lock the same two rows in opposite order.
 func TestADeadlockIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	d := pg.Database(t)
@@ -97,7 +97,7 @@ func TestADeadlockIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestAnEndedContextEndsTheStatement shows that nothing runs on for a caller who has left.
+// TestAnEndedContextEndsTheStatement checks that no statement continues for a canceled caller.
 func TestAnEndedContextEndsTheStatement(t *testing.T) {
 	t.Parallel()
 	d := pg.Database(t)

@@ -11,8 +11,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store/storetest"
 )
 
-// BenchmarkTally counts the targets of one deployment that is on very many agents, and of a page of
-// deployments with few.
+// BenchmarkTally counts the targets of one deployment with very many agents, and of a page of deployments with
+// few.
 func BenchmarkTally(b *testing.B) {
 	const agents = 10_000
 	d := pg.Database(b)

@@ -19,29 +19,29 @@ const (
 	takeGate   = "SELECT pg_advisory_xact_lock($1, $2)"
 	shareGate  = "SELECT pg_advisory_xact_lock_shared($1, $2)"
 
-	// rollbackTimeout bounds what happens after the caller's context has ended.
+	// rollbackTimeout limits the cleanup after the context of the caller has ended.
 	rollbackTimeout = 5 * time.Second
 )
 
-// tx is one transaction on one connection. Its beginning, and each change of scope, travels in one
-// message with the statement that needs it.
+// tx is one transaction on one connection. Its BEGIN, and each change of scope, is sent in one message with the
+// statement that needs it.
 type tx struct {
 	conn     *pgxpool.Conn
-	origin   string // names this process to its own listener
+	origin   string // identifies this process for its own listener
 	writable bool
-	gates    []gate // to be held from the beginning
+	gates    []gate // to be held from the start
 	begun    bool
 	ended    bool
 	place    place
-	serials  map[sqlstore.Subject]int64 // what was looked at, and its number then
+	serials  map[sqlstore.Subject]int64 // subjects that were read, with their serials
 	last     bool                       // the lock of the outbox is held
-	checked  bool                       // what was looked at is what it was
+	checked  bool                       // what was read is unchanged
 	recorded bool                       // there are changes in the outbox
-	// committing says that the outcome is the database's to know.
+	// committing means that only the database knows the outcome.
 	committing bool
-	// discard says that the connection is of no use to others.
+	// discard means that the connection must not be reused.
 	discard bool
-	// failed is the first error of the database. It has ended the transaction there.
+	// failed is the first error of the database, which has ended the transaction there.
 	failed error
 }
 
@@ -60,7 +60,7 @@ func (t *tx) Usable(ctx context.Context) error {
 	return t.failed
 }
 
-// open queues the beginning of the transaction if it has not begun.
+// open queues the BEGIN of the transaction if it has not begun.
 func (t *tx) open(b *pgx.Batch) {
 	if t.begun {
 		return
@@ -80,7 +80,7 @@ func (t *tx) open(b *pgx.Batch) {
 	}
 }
 
-// query runs one statement and hands its answer to use.
+// query runs one statement and passes its result to use.
 func (t *tx) query(ctx context.Context, of sqlstore.Scope, query string, args []any, use func(pgx.Rows) error) error {
 	return t.queryAt(ctx, placeOf(of), of, query, args, use)
 }
@@ -105,17 +105,17 @@ func (t *tx) queryAt(ctx context.Context, p place, of sqlstore.Scope, query stri
 	return t.send(ctx, &b)
 }
 
-// send runs a batch and all that its statements asked to do with the answers.
+// send runs a batch and all result functions of its statements.
 func (t *tx) send(ctx context.Context, b *pgx.Batch) error {
 	return t.fail(ctx, t.conn.SendBatch(ctx, b).Close())
 }
 
-// fail keeps the first error: the transaction is over there.
+// fail keeps the first error: the transaction has ended there.
 func (t *tx) fail(ctx context.Context, err error) error {
 	if err != nil {
 		t.failed = mapError(ctx, err, t.conn.Conn().IsClosed())
 		if t.writable && errors.Is(t.failed, store.ErrReadOnly) {
-			// Nothing has made this transaction read-only but the node: it was demoted under the connection.
+			// Only the node can have made this transaction read-only: it was demoted during the connection.
 			t.failed = fmt.Errorf("%w: %w", errReadOnlyNode, err)
 			t.discard = true
 		}
@@ -169,8 +169,8 @@ func (t *tx) Each(ctx context.Context, of sqlstore.Scope, scan func(sqlstore.Row
 	})
 }
 
-// rollback ends the transaction if it has not ended. A connection on which that does not work is
-// closed, which ends it too; the pool replaces it.
+// rollback ends the transaction if it has not ended. If that fails, the connection is closed, which ends it
+// too; the pool replaces it.
 func (t *tx) rollback(ctx context.Context) {
 	if t.ended {
 		return

@@ -32,7 +32,7 @@ func TestTextThatPostgreSQLDoesNotTakeIsMended(t *testing.T) {
 		return err
 	})
 	if !errors.Is(err, store.ErrNotFound) {
-		t.Errorf("an id that cannot be: got error %v, want %v", err, store.ErrNotFound)
+		t.Errorf("an invalid id: got error %v, want %v", err, store.ErrNotFound)
 	}
 }
 
@@ -44,9 +44,9 @@ func TestNoErrorOfTheDriverLeaves(t *testing.T) {
 		reason, query string
 		want          error // nil: any
 	}{
-		{"a statement that is wrong", "SELEKT", nil},
+		{"an invalid statement", "SELEKT", nil},
 		{"a value that a CHECK refuses", `UPDATE agents SET name = ''`, nil},
-		{"a key that is taken", `INSERT INTO agents SELECT * FROM agents`, store.ErrExists},
+		{"a duplicate key", `INSERT INTO agents SELECT * FROM agents`, store.ErrExists},
 		{"a parent that is missing", `INSERT INTO agent_labels VALUES (current_setting('kedge.tenant'), 'x', 'x', 'x')`, store.ErrNotFound},
 	}
 	for _, c := range cases {
@@ -86,7 +86,7 @@ func TestTranslate(t *testing.T) {
 	}
 }
 
-// TestNoReportFailsABatch: what one agent sends must not cost the others theirs.
+// TestNoReportFailsABatch: a report of one agent must not lose the reports of others.
 func TestNoReportFailsABatch(t *testing.T) {
 	t.Parallel()
 	s := pg.Open(t)

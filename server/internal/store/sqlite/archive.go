@@ -12,7 +12,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store/archive"
 )
 
-// Backup writes everything in the database to w, as one snapshot. A server may use it meanwhile.
+// Backup writes the whole database to w, as one snapshot. A server may use the database at the same time.
 func Backup(ctx context.Context, cfg Config, version string, w io.Writer) (err error) {
 	db, err := openDB(cfg.Path, reading)
 	if err != nil {
@@ -58,7 +58,7 @@ func catalog(ctx context.Context, tx *sql.Tx) (schema int64, tables []archive.Ta
 			return 0, nil, fmt.Errorf("listing the columns of %s: %w", name, err)
 		}
 		if t.Parents, err = texts(ctx, tx, `SELECT "table" FROM pragma_foreign_key_list($1)`, name); err != nil {
-			return 0, nil, fmt.Errorf("listing what %s refers to: %w", name, err)
+			return 0, nil, fmt.Errorf("listing the references of %s: %w", name, err)
 		}
 		tables = append(tables, t)
 	}
@@ -66,7 +66,7 @@ func catalog(ctx context.Context, tx *sql.Tx) (schema int64, tables []archive.Ta
 	return schema, tables, err
 }
 
-// columns returns those that the database does not compute.
+// columns returns the columns that are not computed.
 func columns(ctx context.Context, tx *sql.Tx, table string) ([]archive.Column, error) {
 	rows, err := tx.QueryContext(ctx, "SELECT name, type FROM pragma_table_xinfo($1) WHERE hidden = 0 ORDER BY cid", table)
 	if err != nil {
@@ -83,7 +83,7 @@ func columns(ctx context.Context, tx *sql.Tx, table string) ([]archive.Column, e
 		}
 		kind, ok := kinds[declared]
 		if !ok {
-			return nil, fmt.Errorf("column %s is of type %q, which no archive holds", c.Name, declared)
+			return nil, fmt.Errorf("column %s has type %q, which archives do not support", c.Name, declared)
 		}
 		c.Kind = kind
 		out = append(out, c)

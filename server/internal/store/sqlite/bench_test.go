@@ -96,8 +96,7 @@ func BenchmarkSetDesired10k(b *testing.B) {
 	}
 }
 
-// BenchmarkSetObserved is one batch of reports without objects, with news and
-// with nothing but the time.
+// BenchmarkSetObserved writes one batch of reports without objects, with changes and with only a new time.
 func BenchmarkSetObserved(b *testing.B) {
 	for _, size := range []int{200, 1000} {
 		for name, news := range map[string]int64{"status": 1, "silence": 0} {
@@ -138,7 +137,7 @@ func benchReport(id fleet.TargetID, generation int64) store.Report {
 	return r
 }
 
-// BenchmarkOfAgent is what one agent's reconnect reads: 100 targets.
+// BenchmarkOfAgent reads the 100 targets of a reconnecting agent.
 func BenchmarkOfAgent(b *testing.B) {
 	f := newBed(b, 100, 100)
 	ctx := b.Context()
@@ -156,7 +155,7 @@ func BenchmarkOfAgent(b *testing.B) {
 	}
 }
 
-// BenchmarkBundlesGet reads a bundle of 20 kB, by many agents at once.
+// BenchmarkBundlesGet reads a bundle of 20 kB for many agents concurrently.
 func BenchmarkBundlesGet(b *testing.B) {
 	f := newBed(b, 1, 1)
 	ctx := b.Context()

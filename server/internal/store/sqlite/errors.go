@@ -12,11 +12,11 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// errEnded says that a transaction was used after its function had returned.
+// errEnded means that a transaction was used after its function returned.
 var errEnded = errors.New("transaction has ended")
 
-// mapError turns what database/sql and the driver return into what the contract knows. Errors
-// that it has no word for keep their text but not their type: nobody above can depend on it.
+// mapError converts errors of database/sql and of the driver to those of the contract. Other errors keep their
+// text but not their type, so that no caller depends on it.
 func mapError(err error) error {
 	if err == nil {
 		return nil
@@ -35,7 +35,7 @@ func mapError(err error) error {
 	case lib.SQLITE_CONSTRAINT_UNIQUE, lib.SQLITE_CONSTRAINT_PRIMARYKEY:
 		return fmt.Errorf("%w: %v", store.ErrExists, err)
 	case lib.SQLITE_CONSTRAINT_FOREIGNKEY:
-		return fmt.Errorf("a row that is referred to: %w", store.ErrNotFound)
+		return fmt.Errorf("a row that is still referenced: %w", store.ErrNotFound)
 	}
 	if e.Code()&0xff == lib.SQLITE_READONLY {
 		return fmt.Errorf("%w: %v", store.ErrReadOnly, err)

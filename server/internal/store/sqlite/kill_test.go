@@ -15,7 +15,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// victimEnv makes the test binary a program that writes to the database it names until it is killed.
+// victimEnv makes the test binary a program that writes to a database until it is killed.
 const victimEnv = "KEDGE_TEST_SQLITE_VICTIM"
 
 func TestMain(m *testing.M) {
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 
 const killTenant = fleet.TenantID("ten-kill")
 
-// writeForever commits agents with their events and prints the number of each once it is committed.
+// writeForever commits agents with their events and prints the number of each after its commit.
 func writeForever(ctx context.Context, path string) error {
 	s, err := Open(ctx, Config{Path: path})
 	if err != nil {
@@ -48,7 +48,7 @@ func writeForever(ctx context.Context, path string) error {
 	}
 }
 
-// writeOne is several statements over several tables: a part of it would show.
+// writeOne has several statements for several tables, so that a partial write is visible.
 func writeOne(ctx context.Context, tx store.Tx, n int) error {
 	err := tx.Agents().Create(ctx, fleet.Agent{
 		ID: fleet.NewAgentID(), TenantID: killTenant, Name: fmt.Sprintf("agent-%08d", n), Scope: fleet.ScopeCluster,
@@ -89,15 +89,15 @@ func TestWhatWasAcknowledgedSurvivesKill9(t *testing.T) {
 	if err := seed.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// The later rounds start on what a killed process left behind.
+	// The later rounds start with the file that a killed process left.
 	for _, writes := range []int{1, 40, 150} {
 		acknowledged := killAfter(t, path, writes)
 		checkSurvivors(t, path, acknowledged)
 	}
 }
 
-// killAfter starts a writer, kills it once it has acknowledged that many writes, and returns the
-// number of the last one that it acknowledged.
+// killAfter starts a writer, kills it after that many acknowledged writes, and returns the number of the last
+// acknowledged one.
 func killAfter(t *testing.T, path string, writes int) int {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0])

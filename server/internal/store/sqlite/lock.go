@@ -7,10 +7,10 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// locks are the names that are taken. The zero value is ready.
+// locks are the locked names. The zero value is ready.
 type locks struct {
 	mu   sync.Mutex
-	held map[string]chan struct{} // closed when it is given back
+	held map[string]chan struct{} // closed when the lock is released
 }
 
 func (l *locks) take(name string) (store.Lock, bool) {
@@ -32,7 +32,7 @@ func (l *locks) take(name string) (store.Lock, bool) {
 	})}, true
 }
 
-// await returns when nobody holds name, or ctx ends.
+// await returns when name is not locked, or ctx ends.
 func (l *locks) await(ctx context.Context, name string) error {
 	l.mu.Lock()
 	held := l.held[name]

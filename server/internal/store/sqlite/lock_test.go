@@ -24,7 +24,7 @@ func TestOneHoldsALock(t *testing.T) {
 		t.Fatal("a free name was refused")
 	}
 	if _, ok := take("a"); ok {
-		t.Error("a name was given twice")
+		t.Error("a name was locked twice")
 	}
 	if _, ok := take("b"); !ok {
 		t.Error("another name was refused")
@@ -32,9 +32,9 @@ func TestOneHoldsALock(t *testing.T) {
 	first.Release()
 	second, ok := take("a")
 	if !ok {
-		t.Fatal("a name that was given back was refused")
+		t.Fatal("a released name was refused")
 	}
-	first.Release() // again: not what the second one holds
+	first.Release() // the second release must not release the lock of another
 	if _, ok := take("a"); ok {
 		t.Error("a release of one took the lock of another")
 	}

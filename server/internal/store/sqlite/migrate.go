@@ -12,12 +12,12 @@ import (
 	"github.com/pressly/goose/v3"
 )
 
-// The migrations are append-only: a file that was released is never edited.
+// The migrations are append-only: a released file is never edited.
 //
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrate brings the schema up to date on a handle of its own.
+// migrate migrates the schema on a separate handle.
 func migrate(ctx context.Context, path string, log *slog.Logger) (err error) {
 	db, err := openDB(path, migrating)
 	if err != nil {
@@ -46,7 +46,7 @@ func migrateFrom(ctx context.Context, db *sql.DB, files fs.FS, log *slog.Logger)
 		return fmt.Errorf("reading the version of the schema: %w", err)
 	}
 	if current > target {
-		return fmt.Errorf("the schema is of version %d, this program knows versions up to %d: it is older than the database",
+		return fmt.Errorf("the schema has version %d, but this program supports versions up to %d: the program is older than the database",
 			current, target)
 	}
 	results, err := provider.Up(ctx)

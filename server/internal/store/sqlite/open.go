@@ -11,7 +11,7 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
-// access is what a connection is opened for.
+// access is the purpose of a connection.
 type access int
 
 const (
@@ -20,12 +20,12 @@ const (
 	migrating
 )
 
-// minVersion is the first SQLite without the bug in which a WAL that is reset under two
-// connections corrupts the database (3.7.0 to 3.51.2).
+// minVersion is the first SQLite without the bug in which a WAL that is reset under two connections corrupts
+// the database (3.7.0 to 3.51.2).
 var minVersion = [3]int{3, 51, 3}
 
-// prepareFile makes the database file and returns its absolute path. SQLite would create it
-// readable by everybody; its companions inherit the mode.
+// prepareFile creates the database file and returns its absolute path. SQLite would create it readable by
+// everyone; its other files inherit the mode.
 func prepareFile(path string) (string, error) {
 	abs, err := filepath.Abs(path)
 	if err != nil {
@@ -50,7 +50,7 @@ func dsn(path string, a access) string {
 		"_busy_timeout": {"5000"},
 		"_journal_mode": {"WAL"},
 		"_synchronous":  {"NORMAL"},
-		// A WAL that one huge transaction has grown is cut back to this at the next reset.
+		// A WAL that one huge transaction has grown is truncated to this size at the next reset.
 		"_pragma": {"journal_size_limit(67108864)", "temp_store(memory)"},
 	}
 	switch a {
@@ -70,7 +70,7 @@ func dsn(path string, a access) string {
 	return u.String()
 }
 
-// checkVersion refuses a SQLite that is too old to be trusted with the data.
+// checkVersion refuses a SQLite that is too old to be safe.
 func checkVersion(ctx context.Context, db *sql.DB) error {
 	var text string
 	if err := db.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&text); err != nil {
@@ -89,7 +89,7 @@ func checkVersionText(text string) error {
 			if v[i] > minVersion[i] {
 				return nil
 			}
-			return fmt.Errorf("SQLite %s can corrupt a database that is in use; at least %d.%d.%d is needed",
+			return fmt.Errorf("SQLite %s can corrupt a database that is in use: at least version %d.%d.%d is required",
 				text, minVersion[0], minVersion[1], minVersion[2])
 		}
 	}

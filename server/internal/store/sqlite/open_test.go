@@ -121,8 +121,8 @@ func TestOpenRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	cases := []struct{ reason, path, want string }{
-		{"a program must not write to a schema that it does not know", newer, "older than the database"},
-		{"a file that is something else must not be overwritten", garbage, "not a database"},
+		{"a program must not write to an unknown schema", newer, "older than the database"},
+		{"another file must not be overwritten", garbage, "not a database"},
 		{"a folder is no file", dir, "is a directory"},
 		{"no path is a mistake, not a database in memory", "", "no path"},
 	}
@@ -132,7 +132,7 @@ func TestOpenRefuses(t *testing.T) {
 			_ = got.Close()
 		}
 		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: got error %v, want one that says %q", c.reason, err, c.want)
+			t.Errorf("%s: got error %v, want an error with %q", c.reason, err, c.want)
 		}
 	}
 }
@@ -169,6 +169,6 @@ func TestAMigrationThatOrphansRowsIsAnError(t *testing.T) {
 		CREATE TABLE child (id INTEGER REFERENCES parent (id));
 		INSERT INTO child VALUES (7);`)}}, slog.New(slog.DiscardHandler))
 	if err == nil || !strings.Contains(err.Error(), "rows of child refer to rows of parent") {
-		t.Errorf("got error %v, want one that names both tables", err)
+		t.Errorf("got error %v, want an error with both tables", err)
 	}
 }

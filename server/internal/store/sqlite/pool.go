@@ -9,9 +9,9 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// pool lends connections. database/sql has a pool of its own, but statements that are prepared
-// there are looked up and re-prepared per transaction; here each connection keeps those that it used
-// last, which is most of the speed of small transactions.
+// pool lends connections. database/sql has its own pool, but there prepared statements are looked up and
+// prepared again per transaction. Here each connection keeps its recently used statements, which is most of the
+// speed of small transactions.
 type pool struct {
 	idle   chan *conn
 	closed chan struct{}
@@ -58,8 +58,7 @@ func (p *pool) refused(ctx context.Context) error {
 
 func (p *pool) release(c *conn) { p.idle <- c }
 
-// close waits until all connections are back and closes them. It reports whether it was the
-// first to do so.
+// close waits until all connections are returned and closes them. It reports whether it was the first call.
 func (p *pool) close() bool {
 	first := false
 	p.once.Do(func() {
@@ -72,8 +71,8 @@ func (p *pool) close() bool {
 	return first
 }
 
-// conn is one connection with its prepared statements. It is opened on first use and belongs to
-// one transaction at a time.
+// conn is one connection with its prepared statements. It is opened on first use and belongs to one transaction
+// at a time.
 type conn struct {
 	db    *sql.DB
 	raw   *sql.Conn
@@ -105,8 +104,7 @@ func (c *conn) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
 	return stmt, nil
 }
 
-// discard closes the connection for good; the next transaction opens a new one. It is what is
-// left to do when its state is not known.
+// discard closes the connection because its state is unknown; the next transaction opens a new one.
 func (c *conn) discard() {
 	if c.raw == nil {
 		return

@@ -13,9 +13,9 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store/archive"
 )
 
-// Restore puts a backup into a database that is new or has nothing in it, all of it or nothing. What
-// comes after has a higher epoch, and higher numbers in the outbox, than anything that anybody has
-// seen: the backup is older than agents and readers are.
+// Restore inserts a backup into a new or empty database, completely or not at all. Afterwards, the epoch and
+// the numbers of the outbox are higher than any that agents and readers have seen, because the backup is older
+// than they are.
 func Restore(ctx context.Context, cfg Config, from io.Reader) (err error) {
 	r, err := archive.NewReader(from)
 	if err != nil {
@@ -33,7 +33,7 @@ func Restore(ctx context.Context, cfg Config, from io.Reader) (err error) {
 	if err := migrate(ctx, path, log); err != nil {
 		return fmt.Errorf("migrating %q: %w", cfg.Path, err)
 	}
-	// As for a migration: rows are checked at the end, all at once.
+	// As in a migration, rows are checked together at the end.
 	db, err := openDB(path, migrating)
 	if err != nil {
 		return err
@@ -72,7 +72,7 @@ func restoreAll(ctx context.Context, tx *sql.Tx, r *archive.Reader) error {
 		return fmt.Errorf("raising the epoch: %w", err)
 	}
 	if err := skipAhead(ctx, tx, now.UnixMicro()); err != nil {
-		return fmt.Errorf("raising the numbers of the outbox: %w", err)
+		return fmt.Errorf("raising the sequence numbers of the outbox: %w", err)
 	}
 	return checkReferences(ctx, tx)
 }
@@ -112,7 +112,7 @@ func insertRows(ctx context.Context, tx *sql.Tx, t archive.Table, next func() ([
 	}
 }
 
-// skipAhead makes the numbers that the database gives begin at n.
+// skipAhead makes the sequences of the database start at n.
 func skipAhead(ctx context.Context, tx *sql.Tx, n int64) error {
 	tables, err := texts(ctx, tx, `SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE '%AUTOINCREMENT%'`)
 	if err != nil {
@@ -129,14 +129,14 @@ func skipAhead(ctx context.Context, tx *sql.Tx, n int64) error {
 	return nil
 }
 
-// checkReferences finds rows that refer to nothing: the archive was not of one moment.
+// checkReferences finds rows with missing references: the archive was not a consistent snapshot.
 func checkReferences(ctx context.Context, tx *sql.Tx) error {
 	broken, err := texts(ctx, tx, `SELECT "table" || ' to ' || parent FROM pragma_foreign_key_check LIMIT 1`)
 	if err != nil {
 		return fmt.Errorf("checking foreign keys: %w", err)
 	}
 	if len(broken) > 0 {
-		return fmt.Errorf("rows of the backup refer to rows that it lacks: %s", broken[0])
+		return fmt.Errorf("rows of the backup refer to rows that it does not contain: %s", broken[0])
 	}
 	return nil
 }

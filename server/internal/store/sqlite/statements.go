@@ -1,53 +1,42 @@
 package sqlite
 
 import (
-	"container/list"
 	"database/sql"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// maxStatements bounds the prepared statements of one connection. The server has about three hundred texts
-// that it uses all the time; filters of lists, which combine freely, make thousands more. A prepared
-// statement takes about 10 KiB.
+// maxStatements limits the prepared statements of one connection. The server uses about three hundred texts all
+// the time; filters of lists, which combine freely, create thousands more. A prepared statement needs about 10
+// KiB.
 const maxStatements = 512
 
-// statements are the prepared statements of one connection that were used last. The zero value is ready.
+// statements are the recently used prepared statements of one connection. The zero value is ready.
 type statements struct {
-	byText map[string]*list.Element
-	recent list.List // of *statement; the one that was used last is in front
-}
-
-type statement struct {
-	text string
-	stmt *sql.Stmt
+	recent *simplelru.LRU[string, *sql.Stmt]
 }
 
 // get returns the statement of a text, or nil.
 func (s *statements) get(text string) *sql.Stmt {
-	e, ok := s.byText[text]
-	if !ok {
+	if s.recent == nil {
 		return nil
 	}
-	s.recent.MoveToFront(e)
-	return e.Value.(*statement).stmt
+	stmt, _ := s.recent.Get(text)
+	return stmt
 }
 
-// put keeps a statement, and closes the one that was not used for the longest time when there are too many.
+// put keeps a statement, and closes the least recently used one if there are too many.
 func (s *statements) put(text string, stmt *sql.Stmt) {
-	if s.byText == nil {
-		s.byText = map[string]*list.Element{}
+	if s.recent == nil {
+		// The library fails only for a size below 1.
+		s.recent, _ = simplelru.NewLRU(maxStatements, func(_ string, stmt *sql.Stmt) { _ = stmt.Close() })
 	}
-	s.byText[text] = s.recent.PushFront(&statement{text, stmt})
-	if s.recent.Len() > maxStatements {
-		oldest := s.recent.Remove(s.recent.Back()).(*statement)
-		delete(s.byText, oldest.text)
-		_ = oldest.stmt.Close()
-	}
+	s.recent.Add(text, stmt)
 }
 
-// close closes all statements and forgets them.
+// close closes and removes all statements.
 func (s *statements) close() {
-	for _, e := range s.byText {
-		_ = e.Value.(*statement).stmt.Close()
+	if s.recent != nil {
+		s.recent.Purge()
 	}
-	*s = statements{}
 }

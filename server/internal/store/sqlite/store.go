@@ -12,17 +12,17 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store/sqlstore"
 )
 
-// Config says where the database is.
+// Config configures a store.
 type Config struct {
-	// Path of the database file. It is created, readable by its owner only, with the folders
-	// above it. SQLite keeps two more files beside it while it is open (-wal and -shm).
+	// Path of the database file. It is created, readable by its owner only, with its parent folders. SQLite
+	// keeps two more files next to it while it is open (-wal and -shm).
 	Path string
-	// Log hears of migrations. Nil discards.
+	// Log logs migrations. Nil discards.
 	Log *slog.Logger
 }
 
-// Store is a database file. It is safe for concurrent use by one process; a second process on
-// the same file would not be told of the first one's commits.
+// Store is a database file. It is safe for concurrent use by one process; a second process on the same file
+// would not be notified of commits.
 type Store struct {
 	writerDB, readerDB *sql.DB
 	writer, readers    *pool
@@ -32,7 +32,7 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open opens the database and brings its schema up to date. The caller closes the store.
+// Open opens the database and migrates its schema. The caller closes the store.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Path == "" {
 		return nil, errors.New("opening the database: no path given")
@@ -68,7 +68,7 @@ func newStore(path string) (*Store, error) {
 		writerDB: writerDB,
 		readerDB: readerDB,
 		writer:   newPool(writerDB, 1),
-		// Reads are short; more readers than cores only take memory for page caches.
+		// Reads are short; more readers than cores only need memory for page caches.
 		readers: newPool(readerDB, max(4, runtime.GOMAXPROCS(0))),
 	}, nil
 }
@@ -94,7 +94,7 @@ func (s *Store) View(ctx context.Context, fn func(tx store.Tx) error) error {
 // Notify implements [store.Store]. The channel is never closed.
 func (s *Store) Notify(ctx context.Context) <-chan struct{} { return s.hub.Subscribe(ctx) }
 
-// Lock implements [store.Store]. The process is all the replicas there are, so it loses no lock.
+// Lock implements [store.Store]. There is only this process, so it loses no lock.
 func (s *Store) Lock(ctx context.Context, name string) (store.Lock, bool, error) {
 	if err := s.writer.refused(ctx); err != nil {
 		return nil, false, err
@@ -113,8 +113,7 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.writer.close()
-	// Readers first: the last connection to go folds the WAL into the database file, and only a
-	// connection that may write can do that.
+	// Readers first: the last connection merges the WAL into the database file, which requires write access.
 	return errors.Join(s.readerDB.Close(), s.writerDB.Close())
 }
 

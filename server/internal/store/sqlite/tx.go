@@ -15,8 +15,8 @@ type tx struct {
 	conn     *conn
 	recorded bool // there are changes in the outbox
 	ended    bool
-	// failed is the first error of the database. SQLite rolls back by itself on some (a full
-	// disk), and what ran after that would commit on its own: so nothing runs after any.
+	// failed is the first error of the database. After some errors (a full disk), SQLite rolls back by itself,
+	// and later statements would commit separately: so nothing runs after any error.
 	failed error
 }
 
@@ -49,7 +49,7 @@ func (t *tx) commit(ctx context.Context) error {
 	return nil
 }
 
-// rollback ends the transaction if it has not ended. It must happen, so it outlives ctx.
+// rollback ends the transaction if it has not ended. It must run, so it ignores the end of ctx.
 func (t *tx) rollback(ctx context.Context) {
 	if t.ended {
 		return
@@ -77,9 +77,9 @@ func (t *tx) Usable(ctx context.Context) error {
 
 // with runs one statement.
 //
-// The driver gets a context that never ends: otherwise it starts a goroutine per statement to
-// watch it, which costs as much as a small statement, and an interrupted connection is one more
-// state to be in. Statements are short; the context is looked at before each and at the commit.
+// The driver gets a context that never ends: otherwise it starts a goroutine per statement to watch it, which
+// costs as much as a small statement, and interrupts add another state of a connection. Statements are short;
+// the context is checked before each and at the commit.
 func (t *tx) with(ctx context.Context, query string, use func(ctx context.Context, stmt *sql.Stmt) error) error {
 	if err := t.Usable(ctx); err != nil {
 		return err
@@ -98,8 +98,8 @@ func (t *tx) with(ctx context.Context, query string, use func(ctx context.Contex
 	return t.failed
 }
 
-// Exec implements [sqlstore.Conn], as the others below. All rows are in one file that one program
-// reads, so whose they are is a matter of the query alone.
+// Exec implements [sqlstore.Conn]. All rows are in one file that one program reads, so only the query limits
+// the tenant.
 func (t *tx) Exec(ctx context.Context, _ sqlstore.Scope, query string, args ...any) (n int64, err error) {
 	err = t.with(ctx, query, func(ctx context.Context, stmt *sql.Stmt) error {
 		res, err := stmt.ExecContext(ctx, args...)
@@ -136,11 +136,11 @@ func (t *tx) Each(ctx context.Context, _ sqlstore.Scope, scan func(sqlstore.Row)
 	})
 }
 
-// Alone implements [sqlstore.Conn]: one writes at a time.
+// Alone implements [sqlstore.Conn]: there is one writer.
 func (t *tx) Alone() bool { return true }
 
-// Bulk implements [sqlstore.Conn]. A prepared statement in the same process costs less per row than
-// taking rows apart that come as one argument.
+// Bulk implements [sqlstore.Conn]. A prepared statement in the same process costs less per row than splitting
+// one argument with all rows.
 func (t *tx) Bulk(ctx context.Context, of sqlstore.Scope, b sqlstore.Bulk, rows [][]any, touched func(i int)) error {
 	tenant, _ := of.Tenant()
 	var args []any
@@ -165,9 +165,9 @@ func (t *tx) Finish(ctx context.Context, tail sqlstore.Tail) error {
 		}
 	}
 	for _, c := range tail.Changes {
-		_, err := t.Exec(ctx, sqlstore.Scope{}, `INSERT INTO changes (tenant_id, kind, id, agent_id, deployment_id, ref, at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-			string(c.TenantID), string(c.Kind), c.ID, string(c.AgentID), string(c.DeploymentID), c.Ref, tail.At.UnixMicro())
+		_, err := t.Exec(ctx, sqlstore.Scope{}, `INSERT INTO changes (tenant_id, kind, id, agent_id, deployment_id, reason, ref, at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+			string(c.TenantID), string(c.Kind), c.ID, string(c.AgentID), string(c.DeploymentID), string(c.Reason), c.Ref, tail.At.UnixMicro())
 		if err != nil {
 			return fmt.Errorf("recording a change of %s %q: %w", c.Kind, c.ID, err)
 		}

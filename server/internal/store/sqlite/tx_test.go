@@ -23,9 +23,9 @@ func TestNoErrorOfTheDriverLeaves(t *testing.T) {
 		args          []any
 		want          error // nil: any
 	}{
-		{"a statement that is wrong", "SELEKT", nil, nil},
+		{"an invalid statement", "SELEKT", nil, nil},
 		{"a value that a CHECK refuses", `INSERT INTO server_replicas (id, address, version, started_at, beat_at) VALUES ('', '', '', 1, 1)`, nil, nil},
-		{"a key that is taken", `INSERT INTO replies (scope, key, request, status, body, location, at) VALUES ('a', 'b', x'', 0, x'', '', 1), ('a', 'b', x'', 0, x'', '', 1)`, nil, store.ErrExists},
+		{"a duplicate key", `INSERT INTO replies (scope, key, request, status, body, location, at) VALUES ('a', 'b', x'', 0, x'', '', 1), ('a', 'b', x'', 0, x'', '', 1)`, nil, store.ErrExists},
 		{"a parent that is missing", `INSERT INTO agents (tenant_id, id, name, scope, spec, connected, created_at) VALUES ('x', 'x', 'x', 'cluster', 1, 0, 1)`,
 			nil, store.ErrNotFound},
 	}
@@ -57,8 +57,8 @@ func TestAConnectionWhoseTransactionIsGoneIsReplaced(t *testing.T) {
 	t.Parallel()
 	s := open(t, filepath.Join(t.TempDir(), "kedge.db"))
 	ctx := t.Context()
-	// SQLite rolls back by itself when, say, the disk is full. The rollback after that finds no
-	// transaction to end, and nobody knows what else is wrong with the connection.
+	// SQLite rolls back by itself if, for example, the disk is full. The following rollback then finds no
+	// transaction, and the state of the connection is unknown.
 	err := within(ctx, s.writer, true, func(tx *tx) error {
 		if _, err := tx.Exec(ctx, sqlstore.Scope{}, "ROLLBACK"); err != nil {
 			return err
@@ -104,7 +104,7 @@ func TestAFullDiskFailsTheTransactionOnly(t *testing.T) {
 		return nil
 	})
 	if err == nil || !strings.Contains(err.Error(), "full") {
-		t.Fatalf("got error %v, want one that says that the database is full", err)
+		t.Fatalf("got error %v, want an error that the database is full", err)
 	}
 	err = s.View(ctx, func(tx store.Tx) error {
 		kept, err := tx.Settings().Get(ctx)
@@ -117,6 +117,6 @@ func TestAFullDiskFailsTheTransactionOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := errors.Join(pages("1000000"), s.Update(ctx, put)); err != nil {
-		t.Errorf("after there is room again: %v", err)
+		t.Errorf("after space was freed: %v", err)
 	}
 }

@@ -55,7 +55,7 @@ func (s agentConfigs) list(ctx context.Context, tenant fleet.TenantID, query str
 	at := map[fleet.AgentID]int{}
 	err := s.tx.of(tenant).each(ctx, func(row Row) error {
 		var c fleet.AgentConfig
-		err := row.Scan(&c.TenantID, &c.AgentID, &c.AgentName, &c.RepositoryID, &c.RepoURL, &c.Spec, timeInto(&c.CreatedAt),
+		err := row.Scan(&c.TenantID, &c.AgentID, &c.AgentName, &c.RepositoryID, &c.RepoURL, &c.SpecRevision, timeInto(&c.CreatedAt),
 			&c.State, &c.File, &c.Commit, &c.Live, timeInto(&c.ReadAt), &c.More, &c.Declares)
 		at[c.AgentID] = len(out)
 		out = append(out, c)
@@ -90,7 +90,7 @@ func (s agentConfigs) Put(ctx context.Context, c fleet.AgentConfig) error {
 	return s.recordConfig(c.TenantID, c.AgentID)
 }
 
-// put looks for agent and repository itself: an error of a foreign key costs the whole transaction.
+// put checks agent and repository itself: a foreign key error would end the whole transaction.
 func (s agentConfigs) put(ctx context.Context, c fleet.AgentConfig) error {
 	db := s.tx.of(c.TenantID)
 	n, err := db.exec(ctx, `INSERT INTO agent_configs
@@ -99,7 +99,7 @@ func (s agentConfigs) put(ctx context.Context, c fleet.AgentConfig) error {
 		WHERE a.tenant_id = $1 AND a.id = $2 AND r.tenant_id = $1 AND r.id = $3
 		ON CONFLICT (tenant_id, agent_id) DO UPDATE SET repository_id = excluded.repository_id, spec = agent_configs.spec + 1,
 			state = '', file = '', commit_hash = '', live_commit = '', read_at = NULL, more = 0, declares = 0`,
-		c.TenantID, c.AgentID, c.RepositoryID, cmp.Or(c.Spec, 1), micros(c.CreatedAt))
+		c.TenantID, c.AgentID, c.RepositoryID, cmp.Or(c.SpecRevision, 1), micros(c.CreatedAt))
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (s agentConfigs) Delete(ctx context.Context, tenant fleet.TenantID, agent f
 		err = store.ErrNotFound
 	}
 	if err != nil {
-		return fmt.Errorf("forgetting the configuration of agent %q: %w", agent, err)
+		return fmt.Errorf("deleting the configuration of agent %q: %w", agent, err)
 	}
 	return s.recordConfig(tenant, agent)
 }

@@ -10,7 +10,7 @@ import (
 
 type agents struct{ tx *Tx }
 
-const agentColumns = `SELECT id, tenant_id, name, scope, spec, created_at, COALESCE(capabilities, ''), uninstalling FROM agents `
+const agentColumns = `SELECT id, tenant_id, name, scope, spec, created_at, COALESCE(capabilities, ''), uninstalling, engine_namespace, deliver_git_credentials FROM agents `
 
 func (s agents) Get(ctx context.Context, tenant fleet.TenantID, id fleet.AgentID) (fleet.Agent, error) {
 	a, err := only(s.list(ctx, tenant, agentColumns+`WHERE tenant_id = $1 AND id = $2`, tenant, id))
@@ -36,11 +36,19 @@ func (s agents) Of(ctx context.Context, tenant fleet.TenantID, ids []fleet.Agent
 	return out, nil
 }
 
+// agentReason is the reason of the state of an agent.
+const agentReason = `CASE WHEN connected THEN 'AgentConnected'
+	WHEN EXISTS (SELECT 1 FROM connections c WHERE c.tenant_id = agents.tenant_id AND c.agent_id = agents.id) THEN 'AgentDisconnected'
+	ELSE 'AgentNeverConnected' END`
+
 func (s agents) List(ctx context.Context, tenant fleet.TenantID, f store.AgentFilter) ([]fleet.Agent, error) {
 	var a args
 	query := agentColumns + `WHERE tenant_id = ` + a.add(tenant) + ` AND name > ` + a.add(f.After)
 	if f.Connected != nil {
 		query += ` AND connected = ` + a.add(*f.Connected)
+	}
+	if f.Reason != "" {
+		query += ` AND ` + agentReason + ` = ` + a.add(f.Reason)
 	}
 	if f.Text != "" {
 		query += ` AND lower(name) LIKE ` + a.add(containing(f.Text)) + ` ESCAPE '\'`
@@ -59,13 +67,13 @@ func (s agents) List(ctx context.Context, tenant fleet.TenantID, f store.AgentFi
 	return out, nil
 }
 
-// list reads agents of one tenant and then, in one query each, their labels and namespaces.
+// list reads agents of one tenant and then, with one query each, their labels and namespaces.
 func (s agents) list(ctx context.Context, tenant fleet.TenantID, query string, args ...any) ([]fleet.Agent, error) {
 	var out []fleet.Agent
 	at := map[fleet.AgentID]int{}
 	err := s.tx.of(tenant).each(ctx, func(row Row) error {
 		a := fleet.Agent{Labels: map[string]string{}}
-		err := row.Scan(&a.ID, &a.TenantID, &a.Name, &a.Scope, &a.Spec, timeInto(&a.CreatedAt), &a.Capabilities, &a.Uninstalling)
+		err := row.Scan(&a.ID, &a.TenantID, &a.Name, &a.Scope, &a.SpecRevision, timeInto(&a.CreatedAt), &a.Capabilities, &a.Uninstalling, &a.EngineNamespace, &a.DeliverGitCredentials)
 		at[a.ID] = len(out)
 		out = append(out, a)
 		return err

@@ -43,8 +43,8 @@ func (s agents) setCapabilities(ctx context.Context, tenant fleet.TenantID, id f
 	return true, s.dropCapabilities(ctx, tenant, had)
 }
 
-// dropCapabilities forgets what no agent has any more. Where another one has told the same at this very
-// moment the reference stops it, and with it the transaction: its agent connects again.
+// dropCapabilities deletes capabilities that no agent has any more. If another agent reports the same
+// concurrently, the reference fails the transaction, and its agent connects again.
 func (s agents) dropCapabilities(ctx context.Context, tenant fleet.TenantID, hash string) error {
 	if hash == "" {
 		return nil

@@ -14,9 +14,9 @@ func (s agents) recordAgent(tenant fleet.TenantID, id fleet.AgentID) error {
 }
 
 func (s agents) Create(ctx context.Context, a fleet.Agent) error {
-	err := s.tx.of(a.TenantID).insert(ctx, `INSERT INTO agents (tenant_id, id, name, scope, spec, connected, created_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING`,
-		a.TenantID, a.ID, a.Name, a.Scope, cmp.Or(a.Spec, 1), false, micros(a.CreatedAt))
+	err := s.tx.of(a.TenantID).insert(ctx, `INSERT INTO agents (tenant_id, id, name, scope, spec, connected, created_at, engine_namespace, deliver_git_credentials)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING`,
+		a.TenantID, a.ID, a.Name, a.Scope, cmp.Or(a.SpecRevision, 1), false, micros(a.CreatedAt), a.EngineNamespace, a.DeliverGitCredentials)
 	if err == nil {
 		err = s.fill(ctx, a)
 	}
@@ -46,8 +46,8 @@ func (s agents) SetUninstalling(ctx context.Context, tenant fleet.TenantID, id f
 
 func (s agents) update(ctx context.Context, a fleet.Agent) error {
 	db := s.tx.of(a.TenantID)
-	n, err := db.exec(ctx, `UPDATE agents SET scope = $3, spec = spec + 1 WHERE tenant_id = $1 AND id = $2`,
-		a.TenantID, a.ID, a.Scope)
+	n, err := db.exec(ctx, `UPDATE agents SET scope = $3, engine_namespace = $4, deliver_git_credentials = $5, spec = spec + 1 WHERE tenant_id = $1 AND id = $2`,
+		a.TenantID, a.ID, a.Scope, a.EngineNamespace, a.DeliverGitCredentials)
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func (s agents) update(ctx context.Context, a fleet.Agent) error {
 	return s.fill(ctx, a)
 }
 
-// fill writes what hangs below an agent that has nothing there yet.
+// fill writes the child rows of an agent that has none yet.
 func (s agents) fill(ctx context.Context, a fleet.Agent) error {
 	for key, value := range a.Labels {
 		_, err := s.tx.of(a.TenantID).exec(ctx, `INSERT INTO agent_labels (tenant_id, agent_id, key, value) VALUES ($1, $2, $3, $4)`,
@@ -89,9 +89,9 @@ func (s agents) Delete(ctx context.Context, tenant fleet.TenantID, id fleet.Agen
 	return s.recordAgent(tenant, id)
 }
 
-// delete records what falls or loses its agent while it is still there to be named. The targets may
-// be of tenants that this one cannot read, so they are looked for everywhere once the agent is
-// known to be the tenant's own.
+// delete records the changes of rows that are deleted or lose their agent while they still exist. The targets
+// may belong to tenants that this one cannot read, so they are searched in all tenants after the agent is known
+// to belong to the tenant.
 func (s agents) delete(ctx context.Context, tenant fleet.TenantID, id fleet.AgentID) error {
 	if !s.tx.writable {
 		return store.ErrReadOnly

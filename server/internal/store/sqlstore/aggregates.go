@@ -50,6 +50,9 @@ func (t *Tx) PendingSpecs() store.PendingSpecs { return pendingSpecs{t} }
 // Declarations implements [store.Tx].
 func (t *Tx) Declarations() store.Declarations { return declarations{t} }
 
+// Owners implements [store.Tx].
+func (t *Tx) Owners() store.Owners { return owners{t} }
+
 // GitLabProjects implements [store.Tx].
 func (t *Tx) GitLabProjects() store.GitLabProjects { return gitLabProjects{t} }
 

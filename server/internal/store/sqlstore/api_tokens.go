@@ -9,8 +9,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// ofOwner binds to the tenant that a token is of, or to the fleet, and returns the condition that
-// goes with it; $1 is the tenant's placeholder in both.
+// ofOwner binds to the tenant of a token, or to the fleet, and returns the corresponding condition; $1 is the
+// placeholder of the tenant in both.
 func (s tokens) ofOwner(tenant fleet.TenantID) (bound, string) {
 	if tenant == "" {
 		return s.tx.everywhere().about(theTokens), `tenant_id IS NULL AND $1 = ''`
@@ -104,7 +104,7 @@ func (s tokens) RevokeAPIToken(ctx context.Context, tenant fleet.TenantID, id fl
 	n, err := db.exec(ctx, `UPDATE api_tokens SET revoked_at = $3 WHERE `+owned+` AND id = $2 AND revoked_at IS NULL`,
 		tenant, id, micros(at))
 	if err == nil && n == 0 {
-		// One that was revoked before keeps its time.
+		// A token that was revoked before keeps its time.
 		var one int
 		err = db.get(ctx, []any{&one}, `SELECT 1 FROM api_tokens WHERE `+owned+` AND id = $2`, tenant, id)
 	}

@@ -16,9 +16,9 @@ func (s audit) Append(ctx context.Context, e fleet.AuditEvent) error {
 	if e.TenantID != "" {
 		db = s.tx.of(e.TenantID)
 	}
-	err := db.last(ctx, `INSERT INTO audit_events (tenant_id, at, actor, door, action, kind, name, resource_id, request, address, detail)
+	err := db.last(ctx, `INSERT INTO audit_events (tenant_id, at, actor, component, action, kind, name, resource_id, request, address, detail)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
-		nullable(string(e.TenantID)), micros(e.At), e.Actor, e.Door, e.Action, e.Kind, e.Name, e.ID, e.Request, e.Address, e.Detail)
+		nullable(string(e.TenantID)), micros(e.At), e.Actor, e.Component, e.Action, e.Kind, e.Name, e.ID, e.Request, e.Address, e.Detail)
 	if err != nil {
 		return fmt.Errorf("appending audit event %q: %w", e.Action, err)
 	}
@@ -35,8 +35,7 @@ func (s audit) ListAllTenants(ctx context.Context, f store.AuditFilter) ([]fleet
 	return s.list(ctx, s.tx.aside(), `seq > `+a.add(0), a, f)
 }
 
-// list leaves out a condition that is not asked for rather than making it true, so that an index can
-// serve each.
+// list omits conditions that are not requested, so that an index can serve each combination.
 func (s audit) list(ctx context.Context, db bound, where string, a args, f store.AuditFilter) ([]fleet.AuditEvent, error) {
 	for _, c := range []struct{ column, value string }{
 		{"actor", f.Actor}, {"action", f.Action}, {"kind", f.Kind}, {"name", f.Name},
@@ -54,7 +53,7 @@ func (s audit) list(ctx context.Context, db bound, where string, a args, f store
 	if f.BeforeSeq > 0 {
 		where += ` AND seq < ` + a.add(f.BeforeSeq)
 	}
-	out, err := s.read(ctx, db, `SELECT seq, at, COALESCE(tenant_id, ''), actor, door, action, kind, name, resource_id, request, address, detail
+	out, err := s.read(ctx, db, `SELECT seq, at, COALESCE(tenant_id, ''), actor, component, action, kind, name, resource_id, request, address, detail
 		FROM audit_events WHERE `+where+` ORDER BY seq DESC LIMIT `+a.add(limitOf(f.Limit)), a...)
 	if err != nil {
 		return nil, fmt.Errorf("listing audit events: %w", err)
@@ -69,7 +68,7 @@ func (s audit) read(ctx context.Context, db bound, query string, args ...any) ([
 	var out []fleet.AuditEvent
 	err := db.each(ctx, func(row Row) error {
 		var e fleet.AuditEvent
-		err := row.Scan(&e.Seq, timeInto(&e.At), &e.TenantID, &e.Actor, &e.Door, &e.Action, &e.Kind, &e.Name, &e.ID,
+		err := row.Scan(&e.Seq, timeInto(&e.At), &e.TenantID, &e.Actor, &e.Component, &e.Action, &e.Kind, &e.Name, &e.ID,
 			&e.Request, &e.Address, &e.Detail)
 		out = append(out, e)
 		return err

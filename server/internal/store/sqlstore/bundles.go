@@ -24,13 +24,13 @@ func (s bundles) Put(ctx context.Context, b fleet.Bundle) error {
 			continue // deleted as unused in between
 		}
 		if err != nil {
-			return fmt.Errorf("keeping bundle %q: %w", b.Digest, err)
+			return fmt.Errorf("storing bundle %q: %w", b.Digest, err)
 		}
 		return nil
 	}
 }
 
-// hold keeps others from deleting a bundle that this transaction is about to refer to.
+// hold prevents the deletion of a bundle that this transaction will refer to.
 func (s bundles) hold(ctx context.Context, tenant fleet.TenantID, digest string) error {
 	var one int
 	return s.tx.of(tenant).get(ctx, []any{&one},

@@ -8,29 +8,29 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// changes writes what its transaction has recorded before it looks: a transaction sees its own.
+// changes writes the records of its transaction before a read, so that a transaction sees its own changes.
 type changes struct{ tx *Tx }
 
-const changeColumns = `SELECT seq, tenant_id, kind, id, agent_id, deployment_id, ref, at FROM changes `
+const changeColumns = `SELECT seq, tenant_id, kind, id, agent_id, deployment_id, reason, ref, at FROM changes `
 
 func (c changes) AfterAllTenants(ctx context.Context, seq int64, limit int) ([]store.Change, error) {
 	return c.list(ctx, c.tx.aside(), changeColumns+`WHERE seq > $1 ORDER BY seq LIMIT $2`, seq, limitOf(limit))
 }
 
 func (c changes) After(ctx context.Context, tenant fleet.TenantID, seq int64, limit int) ([]store.Change, error) {
-	return c.list(ctx, c.tx.of(tenant), changeColumns+`WHERE tenant_id = $1 AND seq > $2 AND kind <> 'push'
+	return c.list(ctx, c.tx.of(tenant), changeColumns+`WHERE tenant_id = $1 AND seq > $2 AND kind <> 'wake'
 		ORDER BY seq LIMIT $3`,
 		tenant, seq, limitOf(limit))
 }
 
-// RecordPush asks for the repository first: nobody reads a push of one that is not there.
-func (c changes) RecordPush(ctx context.Context, tenant fleet.TenantID, repo fleet.RepositoryID, ref string) error {
+// WakeRepository fails if the repository does not exist.
+func (c changes) WakeRepository(ctx context.Context, tenant fleet.TenantID, repo fleet.RepositoryID, wake store.Wake) error {
 	var one int
 	err := c.tx.of(tenant).get(ctx, []any{&one}, `SELECT 1 FROM repositories WHERE tenant_id = $1 AND id = $2`, tenant, repo)
 	if err != nil {
-		return fmt.Errorf("recording a push to repository %q: %w", repo, err)
+		return fmt.Errorf("waking repository %q: %w", repo, err)
 	}
-	return c.tx.record(store.Change{TenantID: tenant, Kind: store.ChangePush, ID: string(repo), Ref: ref})
+	return c.tx.record(store.Change{TenantID: tenant, Kind: store.ChangeWake, ID: string(repo), Reason: wake.Reason, Ref: wake.Ref})
 }
 
 func (c changes) list(ctx context.Context, db bound, query string, args ...any) ([]store.Change, error) {
@@ -40,7 +40,7 @@ func (c changes) list(ctx context.Context, db bound, query string, args ...any) 
 	var out []store.Change
 	err := db.each(ctx, func(row Row) error {
 		var r store.Change
-		err := row.Scan(&r.Seq, &r.TenantID, &r.Kind, &r.ID, &r.AgentID, &r.DeploymentID, &r.Ref, timeInto(&r.At))
+		err := row.Scan(&r.Seq, &r.TenantID, &r.Kind, &r.ID, &r.AgentID, &r.DeploymentID, &r.Reason, &r.Ref, timeInto(&r.At))
 		out = append(out, r)
 		return err
 	}, query, args...)

@@ -12,9 +12,9 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// connections keeps agents.connected in step with the open rows of replicas that lead. Whoever changes rows of an agent
-// holds its row in agents first: two replicas of one that come and go at once would otherwise each
-// not see the other.
+// connections keeps agents.connected consistent with the open rows of leading replicas. To change rows of an
+// agent, lock its row in agents first: otherwise two replicas that change concurrently would not see each
+// other.
 type connections struct{ tx *Tx }
 
 func (s connections) Put(ctx context.Context, c fleet.Connection) error {
@@ -30,21 +30,21 @@ func (s connections) put(ctx context.Context, c fleet.Connection) error {
 		return err
 	}
 	_, err = s.tx.of(c.TenantID).exec(ctx, `INSERT INTO connections (tenant_id, agent_id, replica, session_id, server, version,
-			kube_version, cluster_uid, remote_addr, standby, connected_at, last_seen_at, disconnected_at)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+			kube_version, cluster_uid, engine_namespace, remote_addr, standby, connected_at, last_seen_at, disconnected_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 		ON CONFLICT (tenant_id, agent_id, replica) DO UPDATE SET session_id = excluded.session_id, server = excluded.server,
-			version = excluded.version, kube_version = excluded.kube_version, cluster_uid = excluded.cluster_uid,
+			version = excluded.version, kube_version = excluded.kube_version, cluster_uid = excluded.cluster_uid, engine_namespace = excluded.engine_namespace,
 			remote_addr = excluded.remote_addr, standby = excluded.standby, connected_at = excluded.connected_at,
 			last_seen_at = excluded.last_seen_at, disconnected_at = excluded.disconnected_at`,
 		c.TenantID, c.AgentID, c.Replica, c.SessionID, c.Server, c.Version, c.KubeVersion,
-		c.ClusterUID, c.RemoteAddr, c.Standby, micros(c.ConnectedAt), micros(c.LastSeenAt), micros(c.DisconnectedAt))
+		c.ClusterUID, c.EngineNamespace, c.RemoteAddr, c.Standby, micros(c.ConnectedAt), micros(c.LastSeenAt), micros(c.DisconnectedAt))
 	if err != nil || connected == c.Leads() {
 		return err
 	}
 	return s.settle(ctx, c.TenantID, c.AgentID)
 }
 
-// hold takes the row of an agent and returns whether it says that the agent is connected.
+// hold locks the row of an agent and returns whether it is marked as connected.
 func (s connections) hold(ctx context.Context, tenant fleet.TenantID, agent fleet.AgentID) (connected bool, err error) {
 	if !s.tx.writable {
 		return false, store.ErrReadOnly
@@ -54,7 +54,7 @@ func (s connections) hold(ctx context.Context, tenant fleet.TenantID, agent flee
 	return connected, err
 }
 
-// settle makes the row of an agent say whether it has an open connection that leads.
+// settle updates the row of an agent: whether it has an open connection that leads.
 func (s connections) settle(ctx context.Context, tenant fleet.TenantID, agent fleet.AgentID) error {
 	_, err := s.tx.of(tenant).exec(ctx, `UPDATE agents SET connected = EXISTS (SELECT 1 FROM connections
 			WHERE tenant_id = $1 AND agent_id = $2 AND disconnected_at IS NULL AND NOT standby)
@@ -96,13 +96,13 @@ func (s connections) close(ctx context.Context, tenant fleet.TenantID, session f
 	return agent, s.settle(ctx, tenant, agent)
 }
 
-// CloseOfServerAllTenants takes the agents in the order of their ids, as everybody does who takes many.
+// CloseOfServerAllTenants locks agents in the order of their ids, like all code that locks many.
 func (s connections) CloseOfServerAllTenants(ctx context.Context, server string, lastSeen time.Time) (int, error) {
 	ended, err := s.closeOf(ctx, server, lastSeen)
 	if err != nil {
 		return 0, fmt.Errorf("closing the connections of server %q: %w", server, err)
 	}
-	// An update returns its rows in no order.
+	// An update returns its rows without a defined order.
 	slices.SortFunc(ended, func(a, b fleet.Connection) int {
 		return cmp.Or(cmp.Compare(a.TenantID, b.TenantID), cmp.Compare(a.AgentID, b.AgentID), cmp.Compare(a.Replica, b.Replica))
 	})
@@ -175,11 +175,11 @@ func (s connections) OfAgentsAllTenants(ctx context.Context, agents []fleet.Agen
 	var out []fleet.Connection
 	err := s.tx.aside().each(ctx, func(row Row) error {
 		var c fleet.Connection
-		err := row.Scan(&c.SessionID, &c.AgentID, &c.TenantID, &c.Replica, &c.Server, &c.Version, &c.KubeVersion, &c.ClusterUID,
+		err := row.Scan(&c.SessionID, &c.AgentID, &c.TenantID, &c.Replica, &c.Server, &c.Version, &c.KubeVersion, &c.ClusterUID, &c.EngineNamespace,
 			&c.RemoteAddr, &c.Standby, timeInto(&c.ConnectedAt), timeInto(&c.LastSeenAt), timeInto(&c.DisconnectedAt))
 		out = append(out, c)
 		return err
-	}, `SELECT session_id, agent_id, tenant_id, replica, server, version, kube_version, cluster_uid, remote_addr, standby,
+	}, `SELECT session_id, agent_id, tenant_id, replica, server, version, kube_version, cluster_uid, engine_namespace, remote_addr, standby,
 			connected_at, last_seen_at, disconnected_at
 		FROM connections WHERE agent_id IN (SELECT value FROM json_each($1)) ORDER BY agent_id, replica`, idList(agents))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// defaultLimit is the size of a page where the caller states none.
+// defaultLimit is the default size of a page.
 const defaultLimit = 100
 
 func limitOf(n int) int {
@@ -21,20 +21,20 @@ func limitOf(n int) int {
 	return n
 }
 
-// numberAfter is where a page begins whose key is a number; first where it is the first one. What is no
-// number is a mistake of the user's: it came from outside.
+// numberAfter returns the start of a page whose key is a number; first for the first page. Anything that is not
+// a number is a user error, because it comes from outside.
 func numberAfter(page store.Page, first int64) (int64, error) {
 	if page.After == "" {
 		return first, nil
 	}
 	n, err := strconv.ParseInt(page.After, 10, 64)
 	if err != nil {
-		return 0, fleet.Invalid("after", "must be 'next' of the page before")
+		return 0, fleet.Invalid("after", "must be 'next' of the previous page")
 	}
 	return n, nil
 }
 
-// micros is how a time is stored: unix microseconds, NULL for the zero time.
+// micros converts a time to its stored form: unix microseconds, NULL for the zero time.
 func micros(t time.Time) any {
 	if t.IsZero() {
 		return nil
@@ -42,7 +42,7 @@ func micros(t time.Time) any {
 	return t.UnixMicro()
 }
 
-// timeInto scans what micros wrote. Times come back in UTC.
+// timeInto scans a value of micros. Times are in UTC.
 func timeInto(t *time.Time) *timeScanner { return &timeScanner{t} }
 
 type timeScanner struct{ dest *time.Time }
@@ -59,7 +59,7 @@ func (s *timeScanner) Scan(src any) error {
 	return nil
 }
 
-// nullable is NULL for "": a reference to nothing rather than to a row without a name.
+// nullable returns NULL for "": a missing reference.
 func nullable(s string) any {
 	if s == "" {
 		return nil
@@ -67,15 +67,15 @@ func nullable(s string) any {
 	return s
 }
 
-// idList is the argument of json_each: one parameter for any number of ids, so that the text of
-// the query, and with it the prepared statement, stays the same.
+// idList returns the argument of json_each: one parameter for any number of ids, so that the text of the query,
+// and with it the prepared statement, stays the same.
 func idList[T ~string](ids []T) string {
 	if len(ids) == 0 {
 		return "[]"
 	}
 	list := make([]string, len(ids))
 	for i, id := range ids {
-		// PostgreSQL has no NUL in any text, nor in any JSON.
+		// PostgreSQL accepts NUL in no text and in no JSON.
 		list[i] = strings.ReplaceAll(string(id), "\x00", "\uFFFD")
 	}
 	// Strings always marshal.
@@ -83,7 +83,7 @@ func idList[T ~string](ids []T) string {
 	return string(b)
 }
 
-// jsonObject is labels as one argument, for "json_each($n) AS p", whose rows have p.key and p.value.
+// jsonObject returns labels as one argument, for "json_each($n) AS p", whose rows have p.key and p.value.
 func jsonObject(labels map[string]string) string {
 	clean := make(map[string]string, len(labels))
 	for key, value := range labels {
@@ -93,7 +93,7 @@ func jsonObject(labels map[string]string) string {
 	return string(b)
 }
 
-// idsOf collects the ids of rows that were just read, to load what hangs below them.
+// idsOf collects the ids of rows, to load their child rows.
 func idsOf[T any, ID ~string](rows []T, id func(*T) ID) []ID {
 	out := make([]ID, len(rows))
 	for i := range rows {
@@ -102,7 +102,7 @@ func idsOf[T any, ID ~string](rows []T, id func(*T) ID) []ID {
 	return out
 }
 
-// only returns the single row of a list that a unique key was asked for.
+// only returns the single row of a query by a unique key.
 func only[T any](rows []T, err error) (T, error) {
 	var zero T
 	if err != nil {

@@ -20,7 +20,7 @@ func (s credentials) Create(ctx context.Context, c fleet.Credential) error {
 			sealed_key_id, sealed_key, sealed_data, spec, created_at, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING`,
 		c.TenantID, c.ID, c.Name, c.Kind, c.Username, c.KnownHosts,
-		c.Sealed.KeyID, bytesOf(c.Sealed.Key), bytesOf(c.Sealed.Data), cmp.Or(c.Spec, 1), micros(c.CreatedAt), micros(c.UpdatedAt))
+		c.Sealed.KeyID, bytesOf(c.Sealed.Key), bytesOf(c.Sealed.Data), cmp.Or(c.SpecRevision, 1), micros(c.CreatedAt), micros(c.UpdatedAt))
 	if err != nil {
 		return fmt.Errorf("creating credential %q: %w", c.Name, err)
 	}
@@ -55,7 +55,7 @@ func (s credentials) List(ctx context.Context, tenant fleet.TenantID, page store
 	return out, nil
 }
 
-// NotSealedByAllTenants looks on both sides of the key in the index: at most times nothing is there.
+// NotSealedByAllTenants searches on both sides of the key in the index: usually there is nothing.
 func (s credentials) NotSealedByAllTenants(ctx context.Context, keyID string, limit int) ([]fleet.Credential, error) {
 	out, err := s.list(ctx, s.tx.everywhere(), credentialColumns+`WHERE sealed_key_id < $1 OR sealed_key_id > $1
 		ORDER BY sealed_key_id, id LIMIT $2`, keyID, limitOf(limit))
@@ -70,7 +70,7 @@ func (s credentials) list(ctx context.Context, db bound, query string, args ...a
 	err := db.each(ctx, func(row Row) error {
 		var c fleet.Credential
 		err := row.Scan(&c.ID, &c.TenantID, &c.Name, &c.Kind, &c.Username, &c.KnownHosts,
-			&c.Sealed.KeyID, &c.Sealed.Key, &c.Sealed.Data, &c.Spec, timeInto(&c.CreatedAt), timeInto(&c.UpdatedAt))
+			&c.Sealed.KeyID, &c.Sealed.Key, &c.Sealed.Data, &c.SpecRevision, timeInto(&c.CreatedAt), timeInto(&c.UpdatedAt))
 		out = append(out, c)
 		return err
 	}, query, args...)

@@ -23,7 +23,7 @@ func (s declarations) Put(ctx context.Context, d fleet.Declaration) error {
 		err = store.ErrNotFound
 	}
 	if err != nil {
-		return fmt.Errorf("recording who declares deployment %q: %w", d.DeploymentID, err)
+		return fmt.Errorf("recording the declaration of deployment %q: %w", d.DeploymentID, err)
 	}
 	return s.record(d.TenantID, d.DeploymentID)
 }
@@ -35,7 +35,7 @@ func (s declarations) record(tenant fleet.TenantID, id fleet.DeploymentID) error
 func (s declarations) Remove(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) error {
 	n, err := s.tx.of(tenant).exec(ctx, `DELETE FROM declarations WHERE tenant_id = $1 AND deployment_id = $2`, tenant, id)
 	if err != nil {
-		return fmt.Errorf("forgetting who declares deployment %q: %w", id, err)
+		return fmt.Errorf("deleting the declaration of deployment %q: %w", id, err)
 	}
 	if n == 0 {
 		return nil
@@ -46,7 +46,7 @@ func (s declarations) Remove(ctx context.Context, tenant fleet.TenantID, id flee
 func (s declarations) OfAgent(ctx context.Context, tenant fleet.TenantID, agent string) ([]fleet.Declaration, error) {
 	out, err := s.list(ctx, tenant, declarationColumns+`WHERE tenant_id = $1 AND agent_name = $2 ORDER BY name, deployment_id`, tenant, agent)
 	if err != nil {
-		return nil, fmt.Errorf("listing what the file of agent %q declares: %w", agent, err)
+		return nil, fmt.Errorf("listing the declarations of agent %q: %w", agent, err)
 	}
 	return out, nil
 }
@@ -55,7 +55,7 @@ func (s declarations) Of(ctx context.Context, tenant fleet.TenantID, ids []fleet
 	out, err := s.list(ctx, tenant, declarationColumns+`WHERE tenant_id = $1 AND deployment_id IN (SELECT value FROM json_each($2))
 		ORDER BY deployment_id`, tenant, idList(ids))
 	if err != nil {
-		return nil, fmt.Errorf("reading who declares %d deployments: %w", len(ids), err)
+		return nil, fmt.Errorf("reading the declarations of %d deployments: %w", len(ids), err)
 	}
 	return out, nil
 }

@@ -32,9 +32,9 @@ func scanDeployment(row Row) (fleet.Deployment, error) {
 		&d.EnvironmentTenant, &d.EnvironmentID, &d.Environment, &d.Namespace,
 	}, policyInto(&d.Policy), []any{
 		&d.Pin.Revision, &d.Pin.Commit, timeInto(&d.Pin.At), &d.Pin.By, &d.Pin.SourceRevision, &d.Pin.TerminatedRun,
-		&d.Spec, &d.PendingSpec, &d.SourceRevision, timeInto(&d.CreatedAt), timeInto(&d.DeletedAt),
+		&d.SpecRevision, &d.PendingSpecRevision, &d.SourceRevision, timeInto(&d.CreatedAt), timeInto(&d.DeletedAt),
 		&d.Rendered.Commit, &d.Rendered.Key, &d.Rendered.Digest, timeInto(&d.Rendered.At),
-		listInto(&d.Rendered.Reads), &d.Rendered.Volatile, &d.Detected, &d.SourceReason, &d.SourceError, timeInto(&d.SourceAt),
+		listInto(&d.Rendered.Reads), &d.Rendered.Volatile, &d.Detected, &d.SourceReason, &d.SourceError, timeInto(&d.SourceSince),
 	}, suspensionInto(&d.Suspension), []any{&d.Policy.CreateNamespace})...)
 	return d, err
 }
@@ -112,7 +112,7 @@ func (s deployments) OfEnvironmentAllTenants(ctx context.Context, env fleet.Envi
 	return out, nil
 }
 
-// Count leaves out those on their way out: their names are free, and so is their place.
+// Count omits deployments that are being deleted: their names are free, and they do not count for the quota.
 func (s deployments) Count(ctx context.Context, tenant fleet.TenantID) (int, error) {
 	var n int
 	err := s.tx.of(tenant).get(ctx, []any{&n}, `SELECT COUNT(*) FROM deployments WHERE tenant_id = $1 AND deleted_at IS NULL`, tenant)
@@ -122,7 +122,7 @@ func (s deployments) Count(ctx context.Context, tenant fleet.TenantID) (int, err
 	return n, nil
 }
 
-// list reads deployments and then, in one query each, what hangs below them.
+// list reads deployments and then, with one query each, their child rows.
 func (s deployments) list(ctx context.Context, db bound, query string, args ...any) ([]fleet.Deployment, error) {
 	var out []fleet.Deployment
 	at := map[fleet.DeploymentID]int{}
@@ -166,7 +166,7 @@ func (s deployments) list(ctx context.Context, db bound, query string, args ...a
 	return out, nil
 }
 
-// ownersOf returns the tenants of deployments that come tenant by tenant.
+// ownersOf returns the tenants of deployments that are sorted by tenant.
 func ownersOf(rows []fleet.Deployment) []fleet.TenantID {
 	var out []fleet.TenantID
 	for i := range rows {

@@ -13,19 +13,20 @@ import (
 )
 
 const (
-	// fewMatches is how many rows are gathered and sorted rather than found in the order of names.
+	// fewMatches is the number of rows up to which matches are collected and sorted, and not found in the order
+	// of names.
 	fewMatches = 2000
-	// glance times the size of a page is how many deployments are looked at, in the order of names, before
-	// anything is counted; stretch is how many before another way is taken.
+	// firstScan times the size of a page is the number of deployments that are scanned, in the order of names,
+	// before anything is counted; longScan is the number before another method is used.
 	firstScan = 2
 	longScan  = 1000
 )
 
-// List compares (name, id) as a pair: several deployments may have one name, all but one of them
-// on their way out. Without an id to go on from, all of the name After are passed over.
+// List compares (name, id) as a pair: several deployments may have one name, if all but one are being deleted.
+// Without an id, all deployments with the name After are skipped.
 func (s deployments) List(ctx context.Context, tenant fleet.TenantID, f store.DeploymentFilter) ([]fleet.Deployment, error) {
 	if f.AfterID == "" && f.After != "" {
-		f.AfterID = "~" // sorts behind every id
+		f.AfterID = "~" // sorts after every id
 	}
 	out, err := s.listFiltered(ctx, tenant, f)
 	if err != nil {
@@ -42,7 +43,7 @@ func (s deployments) listFiltered(ctx context.Context, tenant fleet.TenantID, f 
 		return s.list(ctx, db, deploymentColumns+`WHERE d.tenant_id = $1 AND (d.name, d.id) > ($2, $3)
 			ORDER BY d.name, d.id LIMIT $4`, tenant, l.after.name, l.after.id, l.limit)
 	}
-	if f.Health != "" {
+	if f.Health != "" || f.Reason != "" {
 		// Whether an agent is connected counts, also that of a tenant which has granted it.
 		l.db = s.tx.everywhere().about(Subject(tenant))
 	}
@@ -52,7 +53,7 @@ func (s deployments) listFiltered(ctx context.Context, tenant fleet.TenantID, f 
 	}
 	out, err := s.list(ctx, db, deploymentColumns+`WHERE d.tenant_id = $1 AND d.id IN (SELECT value FROM json_each($2))`,
 		tenant, idList(idsOf(page, func(k *deploymentKey) fleet.DeploymentID { return k.id })))
-	// An ORDER BY would make SQLite look for the ids among all deployments in that order.
+	// With an ORDER BY, SQLite would search for the ids among all deployments in that order.
 	slices.SortFunc(out, func(a, b fleet.Deployment) int {
 		return deploymentKey{a.Name, a.ID}.compare(deploymentKey{b.Name, b.ID})
 	})
@@ -68,9 +69,9 @@ func (k deploymentKey) compare(o deploymentKey) int {
 	return cmp.Or(cmp.Compare(k.name, o.name), cmp.Compare(k.id, o.id))
 }
 
-// listing finds one page of the deployments that match, whatever share of all they are: few are
-// gathered from an index of what is asked for; many are met soon in the order of names; and where
-// many are far from where the page begins, an index that has them in that order is followed.
+// listing finds one page of matching deployments efficiently for any share of matches: few matches are
+// collected from an index of the filter; many are found soon in the order of names; and if many are far from
+// the start of the page, it follows an index that has them in that order.
 type listing struct {
 	db       bound
 	tenant   fleet.TenantID
@@ -79,27 +80,27 @@ type listing struct {
 	matchers []matcher
 }
 
-// matcher is one thing that is asked for.
+// matcher is one condition of a filter.
 type matcher struct {
 	where   func(a *args) string // of d, a deployment
 	sources []source
 }
 
-// source is a way to those that match, and maybe some others, past all the rest.
+// source is a query that finds the matching deployments, and maybe some others.
 type source struct {
 	selects []func(a *args) string // of id, and in an ordered source of name
-	exact   bool                   // there are no others
-	ordered bool                   // by name and id, from where the page begins
-	once    bool                   // no deployment comes twice
+	exact   bool                   // it finds no others
+	ordered bool                   // by name and id, from the start of the page
+	once    bool                   // it finds no deployment twice
 	few     int
-	size    func(a *args) string // has as many rows as it costs; nil means the selects
+	size    func(a *args) string // counts as many rows as it costs; nil means the selects
 }
 
 func (l *listing) run(ctx context.Context) ([]deploymentKey, error) {
 	if len(l.matchers) == 1 && len(l.matchers[0].sources) == 1 && l.matchers[0].sources[0].once {
 		return l.from(ctx, way{source: l.matchers[0].sources[0]})
 	}
-	// Where nearly all match, the page is right here: to count every index first costs more than to look.
+	// If nearly all match, the page is near: counting every index first costs more than a scan.
 	page, whole, err := l.scan(ctx, firstScan*l.limit)
 	if err != nil || whole {
 		return page, err
@@ -109,7 +110,7 @@ func (l *listing) run(ctx context.Context) ([]deploymentKey, error) {
 		return nil, err
 	}
 	if few != nil {
-		few.ordered = few.once // else it is read as a whole, whatever the order
+		few.ordered = few.once // otherwise it is read completely, in any order
 		return l.from(ctx, *few)
 	}
 	page, whole, err = l.scan(ctx, longScan)
@@ -126,13 +127,13 @@ func (l *listing) run(ctx context.Context) ([]deploymentKey, error) {
 	return l.walk(ctx, deploymentKey{})
 }
 
-// way is a source, and which of the matchers it is of.
+// way is a source with the index of its matcher.
 type way struct {
 	matcher int
 	source
 }
 
-// smallest returns the source with the least rows, nil when all have many.
+// smallest returns the source with the fewest rows, or nil if all have many.
 func (l *listing) smallest(ctx context.Context) (*way, error) {
 	var best *way
 	least := 0
@@ -154,7 +155,7 @@ func (l *listing) smallest(ctx context.Context) (*way, error) {
 	return best, nil
 }
 
-// sizeOf counts no further than it takes to know that there are more than bound.
+// sizeOf counts only until it is known that there are more than bound.
 func (l *listing) sizeOf(ctx context.Context, s source, bound int) (int, error) {
 	selects := s.selects
 	if s.size != nil {
@@ -196,8 +197,8 @@ func (l *listing) from(ctx context.Context, w way) ([]deploymentKey, error) {
 	return out[:min(len(out), l.limit)], nil
 }
 
-// gathered reads all of a source, which is small, and looks up one after the other: a join would leave it
-// to PostgreSQL to go through all deployments instead.
+// gathered reads all of a small source and looks up each row: with a join, PostgreSQL might scan all
+// deployments instead.
 func (l *listing) gathered(a *args, w way, from string) string {
 	return `WITH gathered AS MATERIALIZED (SELECT (SELECT d.name FROM deployments d WHERE d.tenant_id = ` + a.add(l.tenant) + ` AND d.id = f.id
 			AND (d.name, d.id) > (` + a.add(l.after.name) + `, ` + a.add(l.after.id) + `)` + l.otherConditions(a, w) + `) AS name, f.id
@@ -205,7 +206,7 @@ func (l *listing) gathered(a *args, w way, from string) string {
 		SELECT DISTINCT name, id FROM gathered WHERE name IS NOT NULL ORDER BY name, id`
 }
 
-// followed reads a source in its order, and no more of it than fills the page.
+// followed reads a source in its order, only until the page is full.
 func (l *listing) followed(a *args, w way, from string) string {
 	query := `SELECT DISTINCT s.name, s.id FROM (` + from + `) AS s`
 	if w.once {
@@ -217,7 +218,7 @@ func (l *listing) followed(a *args, w way, from string) string {
 	return query + ` ORDER BY s.name, s.id`
 }
 
-// walk looks at deployments in the order of their names, no further than end unless it is zero.
+// walk scans deployments in the order of their names, up to end unless it is zero.
 func (l *listing) walk(ctx context.Context, end deploymentKey) ([]deploymentKey, error) {
 	var a args
 	query := `SELECT d.name, d.id FROM deployments d WHERE d.tenant_id = ` + a.add(l.tenant) +
@@ -229,7 +230,7 @@ func (l *listing) walk(ctx context.Context, end deploymentKey) ([]deploymentKey,
 	return l.keys(ctx, query, a)
 }
 
-// stroll walks past so many deployments; whole says that the page is full, or that there are no more.
+// scan reads that many deployments; whole means that the page is full, or that there are no more.
 func (l *listing) scan(ctx context.Context, far int) (page []deploymentKey, whole bool, err error) {
 	end, err := l.endOf(ctx, far)
 	if err != nil {
@@ -239,7 +240,7 @@ func (l *listing) scan(ctx context.Context, far int) (page []deploymentKey, whol
 	return page, len(page) == l.limit || end == (deploymentKey{}), err
 }
 
-// endOf is the key of the last deployment that a stroll looks at, zero when the end of all comes first.
+// endOf returns the key of the last deployment that a scan reads, zero if the list ends before.
 func (l *listing) endOf(ctx context.Context, far int) (deploymentKey, error) {
 	var end deploymentKey
 	err := l.db.get(ctx, []any{&end.name, &end.id}, `SELECT name, id FROM deployments
@@ -255,7 +256,7 @@ func (l *listing) conditions(a *args) string {
 	return l.otherConditions(a, way{matcher: -1})
 }
 
-// otherConditions are those that what a source has may not meet.
+// otherConditions returns the conditions that the source does not guarantee.
 func (l *listing) otherConditions(a *args, w way) string {
 	var out strings.Builder
 	for i, m := range l.matchers {

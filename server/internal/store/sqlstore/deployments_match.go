@@ -9,7 +9,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// matchersOf has the most telling first: the first ordered source is the one that is followed.
+// matchersOf returns the most selective matchers first: the first ordered source is followed.
 func (l *listing) matchersOf(f store.DeploymentFilter) []matcher {
 	var out []matcher
 	if f.Agent != "" {
@@ -20,6 +20,9 @@ func (l *listing) matchersOf(f store.DeploymentFilter) []matcher {
 	}
 	if f.Health != "" {
 		out = append(out, l.inHealth(f.Health))
+	}
+	if f.Reason != "" {
+		out = append(out, l.withReason(f.Reason))
 	}
 	if len(f.Labels) > 0 {
 		out = append(out, l.labelled(f.Labels))
@@ -41,23 +44,23 @@ func (l *listing) matchersOf(f store.DeploymentFilter) []matcher {
 	return out
 }
 
-// exactly is a source of nothing but matches, in the order of names.
+// exactly returns a source that finds only matches, in the order of names.
 func exactly(sel func(a *args) string) []source {
 	return []source{{selects: []func(a *args) string{sel}, exact: true, ordered: true, few: fewMatches}}
 }
 
-// once is exactly where no deployment comes twice.
+// once is exactly without duplicates.
 func once(sel func(a *args) string) []source {
 	out := exactly(sel)
 	out[0].once = true
 	return out
 }
 
-// having matches a column of the deployment itself that an index begins with.
+// having matches a column of the deployment that is the first of an index.
 func (l *listing) having(column string, value any) matcher {
 	return matcher{
 		where: func(a *args) string { return `d.` + column + ` = ` + a.add(value) },
-		// Not once, which it is: in the order of names PostgreSQL might go by the index of those.
+		// It has no duplicates, but is not marked as once: PostgreSQL might use the index of names then.
 		sources: exactly(func(a *args) string {
 			return `SELECT name, id FROM deployments WHERE tenant_id = ` + a.add(l.tenant) + ` AND ` + column + ` = ` + a.add(value) +
 				` AND (name, id) > (` + a.add(l.after.name) + `, ` + a.add(l.after.id) + `)`
@@ -65,7 +68,7 @@ func (l *listing) having(column string, value any) matcher {
 	}
 }
 
-// withTarget matches deployments that have a target t for which the condition holds.
+// withTarget matches deployments that have a target t with a condition.
 func (l *listing) withTarget(condition func(a *args) string) matcher {
 	return matcher{
 		where:   func(a *args) string { return l.hasTarget(condition(a)) },
@@ -73,11 +76,12 @@ func (l *listing) withTarget(condition func(a *args) string) matcher {
 	}
 }
 
-// perRow ends a condition on other tables that is to be looked at for one deployment after the other.
-// Without it PostgreSQL may make a join of it, and read all that the tenant has to find the first few.
+// perRow ends a condition on other tables that is evaluated for each deployment. Without it, PostgreSQL may use
+// a join and read all rows of the tenant to find the first few.
 const perRow = ` LIMIT 1 OFFSET 0`
 
-// hasTarget names all that the indexes of targets begin with, so that any of them ends the search at once.
+// hasTarget uses the leading columns of all indexes of targets, so that any of them ends the search
+// immediately.
 func (l *listing) hasTarget(condition string) string {
 	return `EXISTS (SELECT 1 FROM targets t WHERE t.tenant_id = d.tenant_id AND t.deployment_id = d.id
 		AND t.deployment_name = d.name AND ` + condition + perRow + `)`
@@ -108,7 +112,7 @@ func (l *listing) inSync(state fleet.SyncState) matcher {
 	return l.withTarget(func(a *args) string { return `t.read_sync = ` + a.add(state) })
 }
 
-// outOfSync counts what waits for a newer revision as well as what its agent found changed.
+// outOfSync counts targets that wait for a newer revision and targets with reported drift.
 func (l *listing) outOfSync() matcher {
 	said := func(a *args) string { return `t.read_sync = ` + a.add(fleet.SyncOutOfSync) }
 	m := l.withTarget(func(*args) string { return `t.waiting` })
@@ -118,7 +122,8 @@ func (l *listing) outOfSync() matcher {
 	return m
 }
 
-// failed counts what could not be rendered, in force or pending, as well as what could not be applied.
+// failed counts deployments that could not be rendered, in force or pending, and targets that could not be
+// applied.
 func (l *listing) failed() matcher {
 	m := l.withTarget(func(a *args) string { return `t.read_sync = ` + a.add(fleet.SyncFailed) })
 	hasTarget := m.where
@@ -138,21 +143,21 @@ func (l *listing) failed() matcher {
 
 const (
 	agentConnected = `EXISTS (SELECT 1 FROM agents a WHERE a.id = t.agent_id AND a.connected` + perRow + `)`
-	// everKnown tells of a target whose agent is not connected whether it is stale: see lastSeen.
+	// everKnown tells whether a target whose agent is not connected is stale: see lastSeen.
 	everKnown = `(t.observed_as_of IS NOT NULL OR EXISTS (SELECT 1 FROM connections c
 		WHERE c.tenant_id = t.agent_tenant AND c.agent_id = t.agent_id` + perRow + `))`
-	// everConnected is the same of an agent, of all whose targets something is known then.
+	// everConnected is the same for an agent, and thereby for all its targets.
 	everConnected = `EXISTS (SELECT 1 FROM connections c WHERE c.tenant_id = a.tenant_id AND c.agent_id = a.id` + perRow + `)`
 )
 
-// inHealth has two ways to what agents that are connected report: by the word, and by the agent for
-// when nearly all of them are away.
+// inHealth has two queries for reports of connected agents: by health, and by agent for when nearly all of them
+// are away.
 func (l *listing) inHealth(health fleet.Health) matcher {
 	switch health {
 	case fleet.HealthStale:
 		return l.stale()
 	case fleet.HealthUnknown:
-		// It is also what a target reads of which nothing was ever known.
+		// A target without any report has this health too.
 		return l.withTarget(func(a *args) string {
 			return `t.read_health = ` + a.add(health) + ` AND (` + agentConnected + ` OR NOT ` + everKnown + `)`
 		})
@@ -163,14 +168,14 @@ func (l *listing) inHealth(health fleet.Health) matcher {
 		few:  fewMatches,
 		size: func(a *args) string { return l.onAgents(a, true) },
 		selects: []func(a *args) string{func(a *args) string {
-			// The expression keeps SQLite from going by the word after all.
+			// The expression prevents SQLite from using the index on health.
 			return l.onAgents(a, true) + ` AND t.read_health || '' = ` + a.add(health)
 		}},
 	})
 	return m
 }
 
-// stale matches targets of which something was known, and whose agents are not connected or not even there.
+// stale matches targets with a known state whose agents are not connected or deleted.
 func (l *listing) stale() matcher {
 	return matcher{
 		where: func(*args) string { return l.hasTarget(`NOT ` + agentConnected + ` AND ` + everKnown) },
@@ -184,9 +189,9 @@ func (l *listing) stale() matcher {
 	}
 }
 
-// onAgents selects the targets on agents that are connected, or not. The agents may be those of any
-// tenant on whose agents there are targets: MIN has an index looked into once for each tenant. The word is no
-// argument: how many are away decides the plan.
+// onAgents selects the targets on agents that are connected, or not. The agents may belong to any tenant: MIN
+// makes the database read an index once for each tenant. The value is not an argument, because the plan depends
+// on how many agents are away.
 func (l *listing) onAgents(a *args, connected bool) string {
 	return `SELECT t.deployment_name AS name, t.deployment_id AS id FROM agents a
 		CROSS JOIN targets t ON (t.agent_id = a.id AND t.tenant_id = ` + a.add(l.tenant) + `)
@@ -194,9 +199,8 @@ func (l *listing) onAgents(a *args, connected bool) string {
 			WHERE x.id = (SELECT MIN(o.agent_tenant) FROM targets o WHERE o.tenant_id = ` + a.add(l.tenant) + ` AND o.agent_tenant >= x.id))`
 }
 
-// labelled matches deployments that have all of the labels. The text of a query does not depend on how many
-// there are: a database keeps what it has prepared. Each label is a way of its own, and the rarest leads past
-// the most.
+// labelled matches deployments that have all of the labels. The text of a query does not depend on their
+// number, so that prepared statements can be reused. Each label is a source; the rarest is the most selective.
 func (l *listing) labelled(labels map[string]string) matcher {
 	var sources []source
 	for _, key := range slices.Sorted(maps.Keys(labels)) {
@@ -215,7 +219,7 @@ func (l *listing) labelled(labels map[string]string) matcher {
 	}}
 }
 
-// containing has one source per piece of the text: the rarest leads past the most.
+// containing has one source per part of the text: the rarest is the most selective.
 func (l *listing) containing(text string) matcher {
 	pattern := containing(text)
 	start := lowerASCII(text)

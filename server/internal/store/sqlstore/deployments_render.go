@@ -10,7 +10,8 @@ import (
 
 func (s deployments) SetRendered(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, r fleet.Rendered) error {
 	changed, err := s.change(ctx, tenant, id, `UPDATE deployments SET rendered_commit = $3, rendered_key = $4, rendered_digest = $5,
-			rendered_at = $6, rendered_reads = $7, rendered_volatile = $8, source_error = '', source_reason = '', source_at = $6
+			rendered_at = $6, rendered_reads = $7, rendered_volatile = $8, source_error = '', source_reason = '',
+			source_at = CASE WHEN source_error <> '' OR source_at IS NULL THEN $6 ELSE source_at END
 		WHERE tenant_id = $1 AND id = $2 AND (rendered_commit <> $3 OR rendered_key <> $4
 			OR rendered_digest IS DISTINCT FROM $5 OR rendered_reads <> $7 OR rendered_volatile <> $8 OR source_error <> '')`,
 		r.Commit, r.Key, nullable(r.Digest), micros(r.At), textList(r.Reads), r.Volatile)
@@ -23,7 +24,7 @@ func (s deployments) SetRendered(ctx context.Context, tenant fleet.TenantID, id 
 	return nil
 }
 
-// setNewest tells the targets of a variant what was rendered last for them.
+// setNewest writes the newest rendered digest of a variant to its targets.
 func (s deployments) setNewest(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, variant, digest string) error {
 	_, err := s.tx.of(tenant).exec(ctx, `UPDATE targets SET newest_digest = $4
 		WHERE tenant_id = $1 AND deployment_id = $2 AND variant = $3 AND newest_digest IS DISTINCT FROM $4`,
@@ -32,7 +33,8 @@ func (s deployments) setNewest(ctx context.Context, tenant fleet.TenantID, id fl
 }
 
 func (s deployments) SetSourceError(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, reason fleet.Reason, message string, at time.Time) error {
-	_, err := s.change(ctx, tenant, id, `UPDATE deployments SET source_error = $3, source_at = $4, source_reason = $5
+	_, err := s.change(ctx, tenant, id, `UPDATE deployments SET source_error = $3, source_reason = $5,
+			source_at = CASE WHEN (source_error <> '') = ($3 <> '') AND source_at IS NOT NULL THEN source_at ELSE $4 END
 		WHERE tenant_id = $1 AND id = $2 AND (source_error <> $3 OR source_reason <> $5)`, message, micros(at), reason)
 	if err != nil {
 		return fmt.Errorf("recording the source error of deployment %q: %w", id, err)
@@ -43,7 +45,7 @@ func (s deployments) SetSourceError(ctx context.Context, tenant fleet.TenantID, 
 func (s deployments) SetDetected(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, kind fleet.SourceKind) error {
 	_, err := s.change(ctx, tenant, id, `UPDATE deployments SET detected = $3 WHERE tenant_id = $1 AND id = $2 AND detected <> $3`, kind)
 	if err != nil {
-		return fmt.Errorf("recording what the source of deployment %q is: %w", id, err)
+		return fmt.Errorf("recording the detected kind of deployment %q: %w", id, err)
 	}
 	return nil
 }
@@ -81,7 +83,7 @@ func (s deployments) PutVariant(ctx context.Context, tenant fleet.TenantID, id f
 	return nil
 }
 
-// putVariant writes and records nothing when nothing but the time is new.
+// putVariant writes and records nothing if only the time is new.
 func (s deployments) putVariant(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, v fleet.Variant) error {
 	r := v.Rendered
 	n, err := s.tx.of(tenant).exec(ctx, `INSERT INTO deployment_variants AS v
@@ -118,7 +120,7 @@ func (s deployments) KeepVariants(ctx context.Context, tenant fleet.TenantID, id
 	return s.recordDeployment(tenant, id)
 }
 
-// keepVariants leaves the targets of a variant that is gone with nothing newest: nothing waits for them.
+// keepVariants clears the newest digest of targets whose variant is removed: nothing waits for them.
 func (s deployments) keepVariants(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, names []string) (int64, error) {
 	keep := idList(names)
 	n, err := s.tx.of(tenant).exec(ctx, `DELETE FROM deployment_variants

@@ -7,7 +7,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// setsText stores expressions as a list of texts, each a type, a space and the expression.
+// setsText stores expressions as a list of texts, each a type, a space, and the expression.
 func setsText(sets []fleet.HelmSet) string {
 	texts := make([]string, len(sets))
 	for i, set := range sets {
@@ -16,7 +16,7 @@ func setsText(sets []fleet.HelmSet) string {
 	return textList(texts)
 }
 
-// setsInto scans what setsText wrote; an empty list comes back as nil.
+// setsInto scans a value of setsText; an empty list becomes nil.
 func setsInto(to *[]fleet.HelmSet) *setScanner { return &setScanner{to} }
 
 type setScanner struct{ dest *[]fleet.HelmSet }
@@ -30,7 +30,7 @@ func (s *setScanner) Scan(src any) error {
 	for _, text := range texts {
 		kind, expression, ok := strings.Cut(text, " ")
 		if !ok {
-			return fmt.Errorf("scanning a value of a chart: %q has no type", kind)
+			return fmt.Errorf("scanning a chart value: %q has no type", kind)
 		}
 		*s.dest = append(*s.dest, fleet.HelmSet{Type: fleet.HelmSetType(kind), Expression: expression})
 	}

@@ -45,8 +45,8 @@ func (s deployments) create(ctx context.Context, d fleet.Deployment) error {
 			d.TenantID, d.ID, d.Name, d.RepositoryID, d.Source.Path, d.Source.Revision,
 			d.EnvironmentTenant, d.EnvironmentID, environment, d.Namespace,
 		}, policyValues(d.Policy), []any{
-			micros(x.At), x.By, x.Reason, d.Pin.Revision, d.Pin.Commit, micros(d.Pin.At), d.Pin.By, d.Pin.SourceRevision, cmp.Or(d.Spec, 1),
-			cmp.Or(d.SourceRevision, 1), micros(d.CreatedAt), micros(d.DeletedAt), r.Commit, r.Key, nullable(r.Digest), micros(r.At), d.SourceError, micros(d.SourceAt),
+			micros(x.At), x.By, x.Reason, d.Pin.Revision, d.Pin.Commit, micros(d.Pin.At), d.Pin.By, d.Pin.SourceRevision, cmp.Or(d.SpecRevision, 1),
+			cmp.Or(d.SourceRevision, 1), micros(d.CreatedAt), micros(d.DeletedAt), r.Commit, r.Key, nullable(r.Digest), micros(r.At), d.SourceError, micros(d.SourceSince),
 		}, renderingValues(d.Source), []any{textList(r.Reads), r.Volatile, d.Detected, d.Policy.CreateNamespace, setsText(d.Source.Helm.Set), d.Pin.TerminatedRun, d.SourceReason})...)
 	if err != nil {
 		return err
@@ -58,13 +58,13 @@ func (s deployments) create(ctx context.Context, d fleet.Deployment) error {
 	return s.fill(ctx, d)
 }
 
-// renderingValues says how the files of a source become objects.
+// renderingValues returns the render settings of a source.
 func renderingValues(s fleet.Source) []any {
 	return []any{s.Kind, s.Helm.ReleaseName, textList(s.Helm.ValuesFiles), s.Helm.Values, s.Helm.SkipCRDs}
 }
 
-// environmentName is what users read: "owner/name" for an environment of another tenant, whose rows
-// this one cannot read. It is kept with the deployment, so the other's are read only here.
+// environmentName returns the name for users: "owner/name" for an environment of another tenant, whose rows
+// this one cannot read. It is stored with the deployment, so the rows of the other tenant are read only here.
 func (s deployments) environmentName(ctx context.Context, d fleet.Deployment) (name string, err error) {
 	if d.EnvironmentTenant == d.TenantID {
 		err = s.tx.of(d.TenantID).get(ctx, []any{&name}, `SELECT name FROM environments WHERE tenant_id = $1 AND id = $2`,
@@ -79,7 +79,7 @@ func (s deployments) environmentName(ctx context.Context, d fleet.Deployment) (n
 	return name, nil
 }
 
-// fill writes what hangs below a deployment that has nothing there yet.
+// fill writes the child rows of a deployment that has none yet.
 func (s deployments) fill(ctx context.Context, d fleet.Deployment) error {
 	db := s.tx.of(d.TenantID)
 	for i, glob := range d.Source.Globs {
@@ -162,7 +162,7 @@ func (s deployments) update(ctx context.Context, d fleet.Deployment, raise int) 
 	return s.fill(ctx, d)
 }
 
-// reword follows a path that has changed.
+// reword updates the words after a change of the path.
 func (s deployments) reword(ctx context.Context, d fleet.Deployment, path string) error {
 	if path == d.Source.Path {
 		return nil
@@ -187,7 +187,7 @@ func (s deployments) MarkDeleted(ctx context.Context, tenant fleet.TenantID, id 
 	return nil
 }
 
-// change runs an update that touches the row only if it makes a difference, and records it then.
+// change runs an update that writes the row only if it makes a difference, and then records it.
 func (s deployments) change(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, update string, args ...any) (bool, error) {
 	var place fleet.TenantID
 	err := s.tx.of(tenant).returning(ctx, []any{&place}, update+` RETURNING environment_tenant`, append([]any{tenant, id}, args...)...)
@@ -213,8 +213,8 @@ func (s deployments) Remove(ctx context.Context, tenant fleet.TenantID, id fleet
 	return s.recordDeployment(tenant, id)
 }
 
-// remove asks for targets itself: the foreign key would stop the statement too, but an error of
-// the database costs the whole transaction.
+// remove checks for targets itself: the foreign key would also fail, but an error of the database ends the
+// whole transaction.
 func (s deployments) remove(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) error {
 	var name, path string
 	var place fleet.TenantID

@@ -37,13 +37,13 @@ func (s environments) List(ctx context.Context, tenant fleet.TenantID, page stor
 	return out, nil
 }
 
-// list reads environments of one tenant and then, in one query each, what they select by.
+// list reads environments of one tenant and then, with one query each, their selectors.
 func (s environments) list(ctx context.Context, tenant fleet.TenantID, query string, args ...any) ([]fleet.Environment, error) {
 	var out []fleet.Environment
 	at := map[fleet.EnvironmentID]int{}
 	err := s.tx.of(tenant).each(ctx, func(row Row) error {
 		e := fleet.Environment{MatchLabels: map[string]string{}}
-		err := row.Scan(append([]any{&e.ID, &e.TenantID, &e.Name, &e.Spec, timeInto(&e.CreatedAt)}, suspensionInto(&e.Suspension)...)...)
+		err := row.Scan(append([]any{&e.ID, &e.TenantID, &e.Name, &e.SpecRevision, timeInto(&e.CreatedAt)}, suspensionInto(&e.Suspension)...)...)
 		at[e.ID] = len(out)
 		out = append(out, e)
 		return err

@@ -19,7 +19,7 @@ func (s environments) Create(ctx context.Context, e fleet.Environment) error {
 	err := s.tx.of(e.TenantID).insert(ctx, `INSERT INTO environments (tenant_id, id, name, spec, created_at,
 			suspended_at, suspended_by, suspension_reason)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING`,
-		e.TenantID, e.ID, e.Name, cmp.Or(e.Spec, 1), micros(e.CreatedAt), micros(x.At), x.By, x.Reason)
+		e.TenantID, e.ID, e.Name, cmp.Or(e.SpecRevision, 1), micros(e.CreatedAt), micros(x.At), x.By, x.Reason)
 	if err == nil {
 		err = s.fill(ctx, e)
 	}
@@ -57,7 +57,7 @@ func (s environments) update(ctx context.Context, e fleet.Environment) error {
 	return s.fill(ctx, e)
 }
 
-// fill writes what an environment selects by where nothing is yet.
+// fill writes the selectors of an environment that has none yet.
 func (s environments) fill(ctx context.Context, e fleet.Environment) error {
 	for _, agent := range e.Agents {
 		_, err := s.tx.of(e.TenantID).exec(ctx, `INSERT INTO environment_agents (tenant_id, environment_id, agent_name) VALUES ($1, $2, $3)
@@ -83,8 +83,8 @@ func (s environments) Delete(ctx context.Context, tenant fleet.TenantID, id flee
 	return s.tx.recordEnvironment(tenant, id)
 }
 
-// delete asks for what holds the environment itself, and everywhere: deployments to it may be those
-// of other tenants, whom the foreign key would see and this tenant cannot.
+// delete checks for references itself, in all tenants: deployments may belong to other tenants, which the
+// foreign key sees and this tenant does not.
 func (s environments) delete(ctx context.Context, tenant fleet.TenantID, id fleet.EnvironmentID) error {
 	if !s.tx.writable {
 		return store.ErrReadOnly

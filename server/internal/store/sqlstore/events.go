@@ -38,8 +38,7 @@ func (s events) List(ctx context.Context, tenant fleet.TenantID, f store.EventFi
 	return out, nil
 }
 
-// eventQuery leaves out a condition that is not asked for rather than making it true, so that an index
-// can serve each.
+// eventQuery omits conditions that are not requested, so that an index can serve each combination.
 func eventQuery(tenant fleet.TenantID, f store.EventFilter) (string, []any) {
 	var a args
 	where := `tenant_id = ` + a.add(tenant)
@@ -54,7 +53,7 @@ func eventQuery(tenant fleet.TenantID, f store.EventFilter) (string, []any) {
 		where += ` AND seq < ` + a.add(f.BeforeSeq)
 	}
 	if !f.Since.IsZero() {
-		where += ` AND at >= ` + a.add(micros(f.Since)) // the log is trimmed, so what is passed over is bounded
+		where += ` AND at >= ` + a.add(micros(f.Since)) // the log is trimmed, so the number of skipped rows is limited
 	}
 	const columns = `seq, at, tenant_id, type, reason, agent, deployment, object, message`
 	if f.AfterSeq > 0 {

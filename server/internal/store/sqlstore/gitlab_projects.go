@@ -33,7 +33,7 @@ func (s gitLabProjects) Delete(ctx context.Context, tenant fleet.TenantID, proje
 		err = store.ErrNotFound
 	}
 	if err != nil {
-		return fmt.Errorf("forgetting project %q: %w", project, err)
+		return fmt.Errorf("deleting project %q: %w", project, err)
 	}
 	return s.record(tenant)
 }
@@ -48,7 +48,7 @@ func (s gitLabProjects) List(ctx context.Context, tenant fleet.TenantID, page st
 	}, `SELECT tenant_id, project, url FROM gitlab_projects WHERE tenant_id = $1 AND project > $2 ORDER BY project LIMIT $3`,
 		tenant, page.After, limitOf(page.Limit))
 	if err != nil {
-		return nil, fmt.Errorf("listing projects of GitLab: %w", err)
+		return nil, fmt.Errorf("listing GitLab projects: %w", err)
 	}
 	return out, nil
 }

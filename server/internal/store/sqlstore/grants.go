@@ -8,8 +8,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// grants are read by two tenants: tenant_id owns the environment, grantee_tenant_id may use it.
-// A statement is bound to the one that asks.
+// grants are read by two tenants: tenant_id owns the environment, grantee_tenant_id may use it. A statement is
+// bound to the tenant of the caller.
 type grants struct{ tx *Tx }
 
 const grantColumns = `SELECT id, tenant_id, environment_id, environment_name, owner_name, grantee_tenant_id, grantee_name, service_account, created_at FROM grants `
@@ -66,7 +66,7 @@ func (s grants) list(ctx context.Context, tenant fleet.TenantID, query string, a
 	return out, err
 }
 
-// limitsOf reads the limits of grants that db may read, in one query each for any number of them.
+// limitsOf reads the limits of grants that db may read, with one query each for any number of them.
 func (t *Tx) limitsOf(ctx context.Context, db bound, ids []fleet.GrantID) (map[fleet.GrantID]fleet.Limits, error) {
 	out := make(map[fleet.GrantID]fleet.Limits, len(ids))
 	list := idList(ids)

@@ -16,7 +16,7 @@ func (s grants) Create(ctx context.Context, g fleet.Grant) error {
 	return s.recordGrant(g)
 }
 
-// create copies the names: neither tenant can join the other's rows.
+// create copies the names, because neither tenant can join the rows of the other.
 func (s grants) create(ctx context.Context, g fleet.Grant) error {
 	db := s.tx.of(g.TenantID)
 	var environment, owner, grantee string
@@ -57,7 +57,7 @@ func (s grants) fill(ctx context.Context, g fleet.Grant) error {
 	return nil
 }
 
-// recordGrant tells both tenants, since both read it.
+// recordGrant records the change for both tenants, because both read it.
 func (s grants) recordGrant(g fleet.Grant) error {
 	if err := s.tx.recordEnvironment(g.TenantID, g.EnvironmentID); err != nil {
 		return err
@@ -93,7 +93,7 @@ func (s grants) update(ctx context.Context, g fleet.Grant) (fleet.Grant, error) 
 	return kept, s.fill(ctx, kept)
 }
 
-// own finds a grant that a tenant has given and may change, and holds it.
+// own finds and locks a grant that belongs to a tenant.
 func (s grants) own(ctx context.Context, tenant fleet.TenantID, id fleet.GrantID) (fleet.Grant, error) {
 	g := fleet.Grant{ID: id, TenantID: tenant}
 	if !s.tx.writable {
@@ -112,7 +112,7 @@ func (s grants) Delete(ctx context.Context, tenant fleet.TenantID, id fleet.Gran
 	return s.recordGrant(g)
 }
 
-// delete looks for targets everywhere: they are the other tenant's.
+// delete checks for targets in all tenants, because they belong to the other tenant.
 func (s grants) delete(ctx context.Context, tenant fleet.TenantID, id fleet.GrantID) (fleet.Grant, error) {
 	g, err := s.own(ctx, tenant, id)
 	if err != nil {
@@ -121,7 +121,7 @@ func (s grants) delete(ctx context.Context, tenant fleet.TenantID, id fleet.Gran
 	var held int
 	err = s.tx.at(tenant).get(ctx, []any{&held}, `SELECT 1 FROM targets WHERE grant_id = $1 LIMIT 1`, id)
 	if err == nil {
-		return g, fmt.Errorf("targets exist by it: %w", store.ErrExists)
+		return g, fmt.Errorf("targets use it: %w", store.ErrExists)
 	}
 	if !errors.Is(err, store.ErrNotFound) {
 		return g, err

@@ -3,22 +3,24 @@ package sqlstore
 import (
 	"context"
 	"sync"
+
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
-// Hub tells subscribers that something was committed. A subscriber that has not looked yet is not
-// told twice. The zero value is ready; it is safe for concurrent use.
+// Hub notifies subscribers of commits. Several notifications before a receive count as one. The zero value is
+// ready; it is safe for concurrent use.
 type Hub struct {
 	mu   sync.Mutex
-	subs map[chan struct{}]struct{}
+	subs map[wait.Signal]struct{}
 }
 
-// Subscribe returns a channel of its own, which gets values until ctx ends and is never closed.
+// Subscribe returns a new channel, which gets values until ctx ends and is never closed.
 func (h *Hub) Subscribe(ctx context.Context) <-chan struct{} {
-	ch := make(chan struct{}, 1)
+	ch := wait.NewSignal()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.subs == nil {
-		h.subs = map[chan struct{}]struct{}{}
+		h.subs = map[wait.Signal]struct{}{}
 	}
 	h.subs[ch] = struct{}{}
 	context.AfterFunc(ctx, func() {
@@ -29,14 +31,11 @@ func (h *Hub) Subscribe(ctx context.Context) <-chan struct{} {
 	return ch
 }
 
-// Broadcast tells all subscribers and waits for none of them.
+// Broadcast notifies all subscribers without waiting.
 func (h *Hub) Broadcast() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for ch := range h.subs {
-		select {
-		case ch <- struct{}{}:
-		default:
-		}
+		ch.Set()
 	}
 }

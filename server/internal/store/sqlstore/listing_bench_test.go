@@ -9,7 +9,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store/storetest"
 )
 
-// wide is a store that holds a [storetest.Wide].
+// wide is a store with a [storetest.Wide].
 type wide struct {
 	*storetest.Wide
 	store store.Store

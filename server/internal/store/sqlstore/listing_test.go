@@ -10,8 +10,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store/storetest"
 )
 
-// TestPagesOfManyAgreeWithAModel asks where there are more deployments than any one way of finding
-// them is good for; the conformance suite asks in small tenants only.
+// TestPagesOfManyAgreeWithAModel lists a tenant with more deployments than any single method can handle; the
+// conformance suite lists only small tenants.
 //
 // covers: T8
 func TestPagesOfManyAgreeWithAModel(t *testing.T) {
@@ -27,7 +27,7 @@ func TestPagesOfManyAgreeWithAModel(t *testing.T) {
 					want = append(want, l.Name)
 				}
 			}
-			// The first page, one behind the middle, and one behind the end.
+			// The first page, one after the middle, and one after the end.
 			for _, after := range []string{"", "team-300", "zzz"} {
 				f.After, f.Limit = after, 70
 				var behind, got []string
@@ -59,7 +59,7 @@ func (w *wide) list(t *testing.T, f store.DeploymentFilter) (out []fleet.Deploym
 	return out
 }
 
-// everything reads all deployments in the order of their names, and which agents are there.
+// everything reads all deployments in the order of their names, and which agents are connected.
 func (w *wide) everything(t *testing.T) (all []storetest.Listed, presence map[fleet.AgentID]fleet.Presence) {
 	t.Helper()
 	presence = map[fleet.AgentID]fleet.Presence{}

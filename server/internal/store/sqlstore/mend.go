@@ -8,9 +8,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// Mend returns text as every database can keep it: without NUL, and nothing but UTF-8. Other text
-// comes from elsewhere (an agent's message, what git printed) and must not fail the batch that it
-// is in.
+// Mend returns text that every database can store: valid UTF-8 without NUL. Foreign text (a message of an
+// agent, output of git) must not fail its batch.
 func Mend(s string) string {
 	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 {
 		return s

@@ -38,8 +38,7 @@ func (s operations) Get(ctx context.Context, tenant fleet.TenantID, id fleet.Ope
 	return o, nil
 }
 
-// List leaves out a condition that is not asked for rather than making it true, so that an index can
-// serve each.
+// List omits conditions that are not requested, so that an index can serve each combination.
 func (s operations) List(ctx context.Context, tenant fleet.TenantID, f store.OperationFilter) ([]fleet.Operation, error) {
 	var a args
 	query := operationColumns + `WHERE tenant_id = ` + a.add(tenant)

@@ -25,7 +25,7 @@ const pendingColumns = `SELECT p.tenant_id, p.deployment_id, p.spec, p.repositor
 func scanPending(row Row) (fleet.PendingSpec, error) {
 	var p fleet.PendingSpec
 	src := &p.Source
-	err := row.Scan(slices.Concat([]any{&p.TenantID, &p.DeploymentID, &p.Spec, &p.RepositoryID, &src.RepoURL, &src.Path, &src.Revision,
+	err := row.Scan(slices.Concat([]any{&p.TenantID, &p.DeploymentID, &p.SpecRevision, &p.RepositoryID, &src.RepoURL, &src.Path, &src.Revision,
 		&src.Kind, &src.Helm.ReleaseName, listInto(&src.Helm.ValuesFiles), &src.Helm.Values, &src.Helm.SkipCRDs,
 		&p.EnvironmentTenant, &p.EnvironmentID, &p.Environment, &p.Namespace,
 	}, policyInto(&p.Policy), []any{
@@ -91,7 +91,7 @@ func (s pendingSpecs) put(ctx context.Context, p fleet.PendingSpec) error {
 	db := s.tx.of(p.TenantID)
 	var left fleet.TenantID
 	var name string
-	err := db.returning(ctx, []any{&p.Spec, &left, &name}, `UPDATE deployments SET spec = spec + 1, pending_spec = spec + 1
+	err := db.returning(ctx, []any{&p.SpecRevision, &left, &name}, `UPDATE deployments SET spec = spec + 1, pending_spec = spec + 1
 		WHERE tenant_id = $1 AND id = $2 RETURNING spec, environment_tenant, name`, p.TenantID, p.DeploymentID)
 	if err != nil {
 		return err
@@ -117,7 +117,7 @@ func (s pendingSpecs) put(ctx context.Context, p fleet.PendingSpec) error {
 			$24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41)
 		ON CONFLICT DO NOTHING`,
 		slices.Concat([]any{
-			p.TenantID, p.DeploymentID, name, p.Spec, p.RepositoryID, p.Source.Path, p.Source.Revision,
+			p.TenantID, p.DeploymentID, name, p.SpecRevision, p.RepositoryID, p.Source.Path, p.Source.Revision,
 			p.EnvironmentTenant, p.EnvironmentID, environment, p.Namespace,
 		}, policyValues(p.Policy), renderingValues(p.Source), []any{
 			textMap(p.Labels), textList(p.Source.Globs), textMap(p.Source.Variables), p.By, micros(p.EditedAt), p.Reason, p.Problem, p.Policy.CreateNamespace, setsText(p.Source.Helm.Set),
@@ -128,11 +128,11 @@ func (s pendingSpecs) SetProblem(ctx context.Context, p fleet.PendingSpec) error
 	n, err := s.tx.of(p.TenantID).exec(ctx, `UPDATE pending_specs SET reason = $4, problem = $5, edited_at = $6
 		WHERE tenant_id = $1 AND deployment_id = $2 AND spec = $3
 			AND (reason <> $4 OR problem <> $5 OR edited_at IS DISTINCT FROM $6)`,
-		p.TenantID, p.DeploymentID, p.Spec, p.Reason, p.Problem, micros(p.EditedAt))
+		p.TenantID, p.DeploymentID, p.SpecRevision, p.Reason, p.Problem, micros(p.EditedAt))
 	if err == nil && n == 0 {
 		var one int
 		err = s.tx.of(p.TenantID).get(ctx, []any{&one}, `SELECT 1 FROM pending_specs WHERE tenant_id = $1 AND deployment_id = $2 AND spec = $3`,
-			p.TenantID, p.DeploymentID, p.Spec)
+			p.TenantID, p.DeploymentID, p.SpecRevision)
 	}
 	if err != nil {
 		return fmt.Errorf("recording why a spec of deployment %q is pending: %w", p.DeploymentID, err)
@@ -154,7 +154,7 @@ func (s pendingSpecs) Remove(ctx context.Context, tenant fleet.TenantID, id flee
 	return nil
 }
 
-// drop deletes the row, if there is one. Other tenants may have decided on what it says of their environment.
+// drop deletes the row, if there is one. Other tenants may have decided on its reference to their environment.
 func (s pendingSpecs) drop(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) (int, error) {
 	n := 0
 	err := s.tx.of(tenant).each(ctx, func(row Row) error {
@@ -189,12 +189,13 @@ func (s deployments) promote(ctx context.Context, d fleet.Deployment) error {
 	if err := s.update(ctx, d, 0); err != nil {
 		return err
 	}
-	_, err = s.tx.of(d.TenantID).exec(ctx, `UPDATE deployments SET pending_spec = 0, source_revision = $3, detected = $4, source_error = '', source_reason = ''
+	_, err = s.tx.of(d.TenantID).exec(ctx, `UPDATE deployments SET pending_spec = 0, source_revision = $3, detected = $4, source_error = '', source_reason = '',
+			source_at = CASE WHEN source_error <> '' THEN NULL ELSE source_at END
 		WHERE tenant_id = $1 AND id = $2`, d.TenantID, d.ID, d.SourceRevision, d.Detected)
 	return err
 }
 
-// textMap is how a map that is only ever read whole is stored: JSON, or "" when it is empty.
+// textMap stores a map that is always read completely as JSON, or "" if it is empty.
 func textMap(m map[string]string) string {
 	if len(m) == 0 {
 		return ""
@@ -206,7 +207,7 @@ func textMap(m map[string]string) string {
 	return string(text)
 }
 
-// mapInto scans what textMap wrote; an empty map comes back as one that is not nil.
+// mapInto scans a value of textMap; an empty map becomes an empty, non-nil map.
 func mapInto(to *map[string]string) *mapScanner { return &mapScanner{to} }
 
 type mapScanner struct{ dest *map[string]string }

@@ -9,7 +9,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// people is aside: the key of the row keeps a name from being bound twice.
+// people is outside the structure of tenants: the key of the row prevents that a name is bound twice.
 type people struct{ tx *Tx }
 
 func (s people) Bind(ctx context.Context, p fleet.Person) error {
@@ -32,7 +32,7 @@ func (s people) Forget(ctx context.Context, name string) error {
 	return found(n, err, "forgetting", name)
 }
 
-// found makes an error of a statement that touched nothing.
+// found returns an error if a statement affected no row.
 func found(n int64, err error, doing, name string) error {
 	if err == nil && n == 0 {
 		err = store.ErrNotFound

@@ -8,8 +8,8 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// policyValues are the values of the columns of a policy, from prune to prune_limit_percent. CreateNamespace comes
-// last in every statement.
+// policyValues returns the values of the policy columns, from prune to prune_limit_percent. CreateNamespace
+// comes last in every statement.
 func policyValues(p fleet.Policy) []any {
 	return []any{
 		p.Prune, p.Adopt, p.AllowEmpty, p.Manual, p.PruneOnDetach, p.Force, p.Replace, p.DryRun, string(p.Drift), textList(p.Ignore),
@@ -18,7 +18,7 @@ func policyValues(p fleet.Policy) []any {
 	}
 }
 
-// policyInto scans what policyValues wrote.
+// policyInto scans values of policyValues.
 func policyInto(p *fleet.Policy) []any {
 	return []any{
 		&p.Prune, &p.Adopt, &p.AllowEmpty, &p.Manual, &p.PruneOnDetach, &p.Force, &p.Replace, &p.DryRun, &p.Drift, listInto(&p.Ignore),
@@ -27,7 +27,7 @@ func policyInto(p *fleet.Policy) []any {
 	}
 }
 
-// textList is how a list that is only ever read whole is stored: JSON, or "" when it is empty.
+// textList stores a list that is always read completely as JSON, or "" if it is empty.
 func textList(list []string) string {
 	if len(list) == 0 {
 		return ""
@@ -35,7 +35,7 @@ func textList(list []string) string {
 	return idList(list)
 }
 
-// listInto scans what textList wrote; an empty list comes back as nil.
+// listInto scans a value of textList; an empty list becomes nil.
 func listInto(to *[]string) *listScanner { return &listScanner{to} }
 
 type listScanner struct{ dest *[]string }

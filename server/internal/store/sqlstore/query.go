@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// args collects the arguments of a query whose text depends on what is asked for.
+// args collects the arguments of a query whose text depends on the filter.
 type args []any
 
-// add keeps an argument and returns its placeholder.
+// add adds an argument and returns its placeholder.
 func (a *args) add(v any) string {
 	*a = append(*a, v)
 	return "$" + strconv.Itoa(len(*a))
 }
 
-// lowerASCII is what lower() of SQL makes of a text, in every database and for every collation.
+// lowerASCII does the same as lower() in SQL, in every database and for every collation.
 func lowerASCII(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' {
@@ -27,11 +27,11 @@ func lowerASCII(s string) string {
 
 var escapeLike = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
 
-// containing is the pattern of "lower(x) LIKE $n ESCAPE '\'" for every text that has part in it.
+// containing returns the pattern of "lower(x) LIKE $n ESCAPE '\'" for texts that contain part.
 func containing(part string) string { return "%" + escapeLike.Replace(lowerASCII(part)) + "%" }
 
-// pairs returns labels as the list of "key=value" that "key || '=' || value IN …" compares with.
-// Neither part of a label has an "=" in it.
+// pairs returns labels as the list of "key=value" for the comparison with "key || '=' || value IN …". Neither
+// part of a label contains "=".
 func pairs(labels map[string]string) []string {
 	out := make([]string, 0, len(labels))
 	for key, value := range labels {

@@ -17,7 +17,7 @@ func (s replicas) Beat(ctx context.Context, r fleet.ServerReplica) error {
 		WHERE server_replicas.beat_at <= excluded.beat_at`,
 		r.ID, r.Address, r.Version, micros(r.StartedAt), micros(r.BeatAt))
 	if err != nil {
-		return fmt.Errorf("recording a beat of server %q: %w", r.ID, err)
+		return fmt.Errorf("recording a heartbeat of server %q: %w", r.ID, err)
 	}
 	return nil
 }
@@ -36,7 +36,8 @@ func (s replicas) List(ctx context.Context) ([]fleet.ServerReplica, error) {
 	return out, nil
 }
 
-// Remove of a server that is not there does nothing: two may find out at once that a third is gone.
+// Remove does nothing if the server does not exist: two servers may notice at the same time that a third is
+// gone.
 func (s replicas) Remove(ctx context.Context, id string) error {
 	if _, err := s.tx.aside().exec(ctx, `DELETE FROM server_replicas WHERE id = $1`, id); err != nil {
 		return fmt.Errorf("removing server %q: %w", id, err)

@@ -11,7 +11,7 @@ import (
 
 type replies struct{ tx *Tx }
 
-// Claim inserts first and looks second: of two callers at once the database lets one through.
+// Claim inserts first and reads second: of two concurrent callers, the database admits one.
 func (s replies) Claim(ctx context.Context, r store.Reply) (store.Reply, bool, error) {
 	for {
 		kept, claimed, err := s.claim(ctx, r)
@@ -48,12 +48,12 @@ func (s replies) Complete(ctx context.Context, r store.Reply) error {
 		err = store.ErrNotFound
 	}
 	if err != nil {
-		return fmt.Errorf("keeping the answer of an idempotency key: %w", err)
+		return fmt.Errorf("storing the response of an idempotency key: %w", err)
 	}
 	return nil
 }
 
-// Release leaves an answer alone: what was completed was done.
+// Release does not remove a completed response.
 func (s replies) Release(ctx context.Context, scope, key string) error {
 	_, err := s.tx.aside().exec(ctx, `DELETE FROM replies WHERE scope = $1 AND key = $2 AND status = 0`, scope, key)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s replies) Trim(ctx context.Context, before time.Time) (int, error) {
 	return int(n), nil
 }
 
-// bytesOf never is NULL.
+// bytesOf never returns NULL.
 func bytesOf(b []byte) []byte {
 	if b == nil {
 		return []byte{}

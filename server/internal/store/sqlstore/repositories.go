@@ -10,7 +10,7 @@ import (
 
 type repositories struct{ tx *Tx }
 
-const repositoryColumns = `SELECT r.id, r.tenant_id, r.url, COALESCE(r.credential_id, ''), r.submodules, r.signers, r.spec, r.created_at, r.checked_at, r.error, r.error_reason
+const repositoryColumns = `SELECT r.id, r.tenant_id, r.url, COALESCE(r.credential_id, ''), r.submodules, r.signers, r.spec, r.created_at, r.checked_at, r.error, r.error_reason, r.state_since
 	FROM repositories r `
 
 func (s repositories) Get(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID) (fleet.Repository, error) {
@@ -30,7 +30,7 @@ func (s repositories) GetAllTenants(ctx context.Context, id fleet.RepositoryID) 
 	return r, nil
 }
 
-// ByURL leaves the URL out of its error: it may hold a credential.
+// ByURL omits the URL from its error, because it may contain a credential.
 func (s repositories) ByURL(ctx context.Context, tenant fleet.TenantID, url string) (fleet.Repository, error) {
 	r, err := only(s.list(ctx, s.tx.of(tenant), repositoryColumns+`WHERE r.tenant_id = $1 AND r.url = $2`, tenant, url))
 	if err != nil {
@@ -39,9 +39,22 @@ func (s repositories) ByURL(ctx context.Context, tenant fleet.TenantID, url stri
 	return r, nil
 }
 
-func (s repositories) List(ctx context.Context, tenant fleet.TenantID, page store.Page) ([]fleet.Repository, error) {
-	out, err := s.list(ctx, s.tx.of(tenant), repositoryColumns+`WHERE r.tenant_id = $1 AND r.url > $2 ORDER BY r.url LIMIT $3`,
-		tenant, page.After, limitOf(page.Limit))
+// repositoryReason is Repository.State.
+const repositoryReason = `CASE WHEN r.error <> '' AND r.error_reason <> '' THEN r.error_reason
+	WHEN r.error <> '' THEN 'RepositoryUnreadable'
+	WHEN r.checked_at IS NULL THEN 'NotChecked'
+	ELSE 'RepositoryReadable' END`
+
+func (s repositories) List(ctx context.Context, tenant fleet.TenantID, f store.RepositoryFilter) ([]fleet.Repository, error) {
+	var a args
+	query := repositoryColumns + `WHERE r.tenant_id = ` + a.add(tenant) + ` AND r.url > ` + a.add(f.After)
+	if f.Reason != "" {
+		query += ` AND ` + repositoryReason + ` = ` + a.add(f.Reason)
+	}
+	if f.Unreadable {
+		query += ` AND r.error <> ''`
+	}
+	out, err := s.list(ctx, s.tx.of(tenant), query+` ORDER BY r.url LIMIT `+a.add(limitOf(f.Limit)), a...)
 	if err != nil {
 		return nil, fmt.Errorf("listing repositories: %w", err)
 	}
@@ -87,7 +100,7 @@ func (s repositories) list(ctx context.Context, db bound, query string, args ...
 	var out []fleet.Repository
 	err := db.each(ctx, func(row Row) error {
 		var r fleet.Repository
-		err := row.Scan(&r.ID, &r.TenantID, &r.URL, &r.CredentialID, &r.Submodules, &r.Signers, &r.Spec, timeInto(&r.CreatedAt), timeInto(&r.CheckedAt), &r.Error, &r.ErrorReason)
+		err := row.Scan(&r.ID, &r.TenantID, &r.URL, &r.CredentialID, &r.Submodules, &r.Signers, &r.SpecRevision, timeInto(&r.CreatedAt), timeInto(&r.CheckedAt), &r.Error, &r.ErrorReason, timeInto(&r.StateSince))
 		out = append(out, r)
 		return err
 	}, query, args...)

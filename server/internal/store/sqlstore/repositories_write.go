@@ -12,9 +12,9 @@ import (
 )
 
 func (s repositories) Create(ctx context.Context, r fleet.Repository) error {
-	err := s.tx.of(r.TenantID).insert(ctx, `INSERT INTO repositories (tenant_id, id, url, credential_id, submodules, signers, spec, created_at, checked_at, error, error_reason)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING`,
-		r.TenantID, r.ID, r.URL, nullable(string(r.CredentialID)), r.Submodules, r.Signers, cmp.Or(r.Spec, 1), micros(r.CreatedAt), micros(r.CheckedAt), r.Error, r.ErrorReason)
+	err := s.tx.of(r.TenantID).insert(ctx, `INSERT INTO repositories (tenant_id, id, url, credential_id, submodules, signers, spec, created_at, checked_at, error, error_reason, state_since)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING`,
+		r.TenantID, r.ID, r.URL, nullable(string(r.CredentialID)), r.Submodules, r.Signers, cmp.Or(r.SpecRevision, 1), micros(r.CreatedAt), micros(r.CheckedAt), r.Error, r.ErrorReason, micros(r.StateSince))
 	if err == nil {
 		err = repositoryWords.add(ctx, s.tx, r.TenantID, string(r.ID), suffixes(r.URL))
 	}
@@ -52,10 +52,10 @@ func (s repositories) SetPolicy(ctx context.Context, tenant fleet.TenantID, id f
 	return s.recordRepository(tenant, id)
 }
 
-func (s repositories) SetChecked(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, at time.Time, message, reason string) error {
+func (s repositories) SetChecked(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, at time.Time, message string, reason fleet.Reason) error {
 	changed, err := s.setChecked(ctx, tenant, id, at, message, reason)
 	if err != nil {
-		return fmt.Errorf("recording a look at repository %q: %w", id, err)
+		return fmt.Errorf("recording a check of repository %q: %w", id, err)
 	}
 	if !changed {
 		return nil
@@ -64,13 +64,14 @@ func (s repositories) SetChecked(ctx context.Context, tenant fleet.TenantID, id 
 }
 
 // setChecked reports whether the message is another one than before.
-func (s repositories) setChecked(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, at time.Time, message, reason string) (bool, error) {
-	n, err := s.tx.of(tenant).exec(ctx, `UPDATE repositories SET checked_at = $3, error = $4, error_reason = $5
+func (s repositories) setChecked(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, at time.Time, message string, reason fleet.Reason) (bool, error) {
+	n, err := s.tx.of(tenant).exec(ctx, `UPDATE repositories SET checked_at = $3, error = $4, error_reason = $5,
+			state_since = CASE WHEN (error <> '') = ($4 <> '') AND state_since IS NOT NULL THEN state_since ELSE $3 END
 		WHERE tenant_id = $1 AND id = $2 AND error <> $4`, tenant, id, micros(at), message, reason)
 	if err != nil || n > 0 {
 		return n > 0, err
 	}
-	n, err = s.tx.of(tenant).exec(ctx, `UPDATE repositories SET checked_at = $3 WHERE tenant_id = $1 AND id = $2`, tenant, id, micros(at))
+	n, err = s.tx.of(tenant).exec(ctx, `UPDATE repositories SET checked_at = $3, state_since = COALESCE(state_since, $3) WHERE tenant_id = $1 AND id = $2`, tenant, id, micros(at))
 	if err == nil && n == 0 {
 		err = store.ErrNotFound
 	}
@@ -84,8 +85,8 @@ func (s repositories) Delete(ctx context.Context, tenant fleet.TenantID, id flee
 	return s.recordRepository(tenant, id)
 }
 
-// delete asks for what uses it itself: the foreign key would stop the statement too, but an error
-// of the database costs the whole transaction.
+// delete checks for references itself: the foreign key would also fail, but an error of the database ends the
+// whole transaction.
 func (s repositories) delete(ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID) error {
 	db := s.tx.of(tenant)
 	var url string
@@ -102,5 +103,5 @@ func (s repositories) delete(ctx context.Context, tenant fleet.TenantID, id flee
 	if _, err := s.Get(ctx, tenant, id); err != nil {
 		return err
 	}
-	return fmt.Errorf("deployments, or configurations of agents, use it: %w", store.ErrExists)
+	return fmt.Errorf("deployments or agent configurations use it: %w", store.ErrExists)
 }

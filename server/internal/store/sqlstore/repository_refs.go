@@ -19,7 +19,7 @@ func (s repositories) Evaluated(ctx context.Context, tenant fleet.TenantID, id f
 		return store.EvaluatedRef{}, nil
 	}
 	if err != nil {
-		return store.EvaluatedRef{}, fmt.Errorf("reading up to which commit repository %q was evaluated: %w", id, err)
+		return store.EvaluatedRef{}, fmt.Errorf("reading the evaluated commit of repository %q: %w", id, err)
 	}
 	for _, d := range except {
 		out.Except = append(out.Except, fleet.DeploymentID(d))
@@ -31,7 +31,7 @@ func (s repositories) SetEvaluated(
 	ctx context.Context, tenant fleet.TenantID, id fleet.RepositoryID, refs []store.EvaluatedRef, inUse []string,
 ) error {
 	if err := s.setEvaluated(ctx, tenant, id, refs, inUse); err != nil {
-		return fmt.Errorf("recording up to which commit repository %q was evaluated: %w", id, err)
+		return fmt.Errorf("recording the evaluated commit of repository %q: %w", id, err)
 	}
 	return s.recordRepository(tenant, id)
 }

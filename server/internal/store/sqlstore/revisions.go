@@ -19,7 +19,7 @@ func (s revisions) Append(ctx context.Context, tenant fleet.TenantID, id fleet.D
 		err = s.trim(ctx, tenant, id, keep)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("keeping revision %q of deployment %q: %w", r.Commit, id, err)
+		return 0, fmt.Errorf("storing revision %q of deployment %q: %w", r.Commit, id, err)
 	}
 	return seq, nil
 }
@@ -56,7 +56,7 @@ func (s revisions) append(ctx context.Context, tenant fleet.TenantID, id fleet.D
 	return seq, nil
 }
 
-// trim keeps the newest always.
+// trim always keeps the newest.
 func (s revisions) trim(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, keep int) error {
 	_, err := s.tx.of(tenant).exec(ctx, `DELETE FROM revisions WHERE tenant_id = $1 AND deployment_id = $2
 		AND seq <= (SELECT r.seq FROM revisions r WHERE r.tenant_id = $1 AND r.deployment_id = $2

@@ -7,7 +7,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// deploymentOf finds a run, and what to record with it.
+// deploymentOf returns the deployment of a run, which is recorded with its changes.
 func (s runs) deploymentOf(ctx context.Context, tenant fleet.TenantID, id fleet.RunID) (deployment fleet.DeploymentID, err error) {
 	err = s.tx.of(tenant).get(ctx, []any{&deployment}, `SELECT deployment_id FROM sync_runs WHERE tenant_id = $1 AND id = $2`, tenant, id)
 	return deployment, err
@@ -16,7 +16,7 @@ func (s runs) deploymentOf(ctx context.Context, tenant fleet.TenantID, id fleet.
 func (s runs) SetTargets(ctx context.Context, tenant fleet.TenantID, id fleet.RunID, targets []fleet.RunTarget) error {
 	deployment, err := s.setTargets(ctx, tenant, id, targets)
 	if err != nil {
-		return fmt.Errorf("writing what run %q waits for: %w", id, err)
+		return fmt.Errorf("writing the targets of run %q: %w", id, err)
 	}
 	return s.recordRun(tenant, id, deployment)
 }
@@ -37,7 +37,7 @@ func (s runs) setTargets(ctx context.Context, tenant fleet.TenantID, id fleet.Ru
 	return deployment, nil
 }
 
-// putTarget leaves a row alone that says the same already.
+// putTarget does not write a row that is equal.
 func (s runs) putTarget(ctx context.Context, tenant fleet.TenantID, id fleet.RunID, t fleet.RunTarget) (int64, error) {
 	return s.tx.of(tenant).exec(ctx, `INSERT INTO run_targets AS w (tenant_id, run_id, target_id, epoch, generation, done, failed, message, reason)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
@@ -51,7 +51,7 @@ func (s runs) putTarget(ctx context.Context, tenant fleet.TenantID, id fleet.Run
 func (s runs) SetTarget(ctx context.Context, tenant fleet.TenantID, id fleet.RunID, t fleet.RunTarget) error {
 	n, deployment, err := s.setTarget(ctx, tenant, id, t)
 	if err != nil {
-		return fmt.Errorf("writing that run %q waits for target %q: %w", id, t.TargetID, err)
+		return fmt.Errorf("writing target %[2]q of run %[1]q: %[3]w", id, t.TargetID, err)
 	}
 	if n == 0 {
 		return nil
@@ -78,7 +78,7 @@ func (s runs) Targets(ctx context.Context, tenant fleet.TenantID, id fleet.RunID
 	}, `SELECT target_id, epoch, generation, done, failed, message, reason FROM run_targets
 		WHERE tenant_id = $1 AND run_id = $2 ORDER BY target_id`, tenant, id)
 	if err != nil {
-		return nil, fmt.Errorf("listing what run %q waits for: %w", id, err)
+		return nil, fmt.Errorf("listing the targets of run %q: %w", id, err)
 	}
 	return out, nil
 }
@@ -88,7 +88,7 @@ func (s runs) CountOpenTargets(ctx context.Context, tenant fleet.TenantID, id fl
 			COALESCE(SUM(CASE WHEN failed THEN 1 ELSE 0 END), 0)
 		FROM run_targets WHERE tenant_id = $1 AND run_id = $2`, tenant, id)
 	if err != nil {
-		return 0, 0, fmt.Errorf("counting what run %q waits for: %w", id, err)
+		return 0, 0, fmt.Errorf("counting the targets of run %q: %w", id, err)
 	}
 	return open, failed, nil
 }

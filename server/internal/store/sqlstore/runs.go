@@ -25,7 +25,7 @@ func (s runs) Create(ctx context.Context, r fleet.SyncRun) (int64, error) {
 	return seq, s.recordRun(r.TenantID, r.ID, r.DeploymentID)
 }
 
-// create takes the number from the deployment, whose row keeps two from taking the same.
+// create gets the number from the deployment, whose row lock prevents duplicates.
 func (s runs) create(ctx context.Context, r fleet.SyncRun) (seq int64, err error) {
 	db := s.tx.of(r.TenantID)
 	err = db.returning(ctx, []any{&seq}, `UPDATE deployments SET last_run = last_run + 1
@@ -53,15 +53,18 @@ func (s runs) Get(ctx context.Context, tenant fleet.TenantID, id fleet.RunID) (f
 	return r, nil
 }
 
-func (s runs) OfDeployment(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, page store.Page) ([]fleet.SyncRun, error) {
+func (s runs) OfDeployment(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, f store.RunFilter) ([]fleet.SyncRun, error) {
 	var a args
 	query := runColumns + `WHERE r.tenant_id = ` + a.add(tenant) + ` AND r.deployment_id = ` + a.add(id)
-	before, err := numberAfter(page, math.MaxInt64)
+	before, err := numberAfter(f.Page, math.MaxInt64)
 	if err != nil {
 		return nil, fmt.Errorf("listing runs of deployment %q: %w", id, err)
 	}
 	query += ` AND r.seq < ` + a.add(before)
-	out, err := s.list(ctx, s.tx.of(tenant), query+` ORDER BY r.seq DESC LIMIT `+a.add(limitOf(page.Limit)), a...)
+	if f.Reason != "" {
+		query += ` AND r.reason = ` + a.add(f.Reason)
+	}
+	out, err := s.list(ctx, s.tx.of(tenant), query+` ORDER BY r.seq DESC LIMIT `+a.add(limitOf(f.Limit)), a...)
 	if err != nil {
 		return nil, fmt.Errorf("listing runs of deployment %q: %w", id, err)
 	}
@@ -91,7 +94,7 @@ func (s runs) WaitingForTarget(ctx context.Context, tenant fleet.TenantID, targe
 		WHERE w.tenant_id = $1 AND w.target_id = $2 AND NOT w.done AND r.phase = 'Running'
 		ORDER BY r.seq LIMIT 1`, tenant, target))
 	if err != nil {
-		return fleet.SyncRun{}, fmt.Errorf("looking for a run that waits for target %q: %w", target, err)
+		return fleet.SyncRun{}, fmt.Errorf("searching for a run that waits for target %q: %w", target, err)
 	}
 	return r, nil
 }
@@ -99,12 +102,12 @@ func (s runs) WaitingForTarget(ctx context.Context, tenant fleet.TenantID, targe
 func (s runs) WaitingForTargets(ctx context.Context, tenant fleet.TenantID, targets []fleet.TargetID) (map[fleet.TargetID]fleet.SyncRun, error) {
 	out, err := s.waitingFor(ctx, tenant, targets)
 	if err != nil {
-		return nil, fmt.Errorf("looking for runs that wait for %d targets: %w", len(targets), err)
+		return nil, fmt.Errorf("searching for runs that wait for %d targets: %w", len(targets), err)
 	}
 	return out, nil
 }
 
-// waitingFor looks for the runs second, and only if there are any: mostly nothing waits.
+// waitingFor reads the runs in a second query, only if there are any: usually nothing waits.
 func (s runs) waitingFor(ctx context.Context, tenant fleet.TenantID, targets []fleet.TargetID) (map[fleet.TargetID]fleet.SyncRun, error) {
 	out := map[fleet.TargetID]fleet.SyncRun{}
 	if len(targets) == 0 {
@@ -125,7 +128,7 @@ func (s runs) waitingFor(ctx context.Context, tenant fleet.TenantID, targets []f
 	}
 	found, err := s.list(ctx, s.tx.of(tenant), runColumns+`WHERE r.tenant_id = $1 AND r.id IN (SELECT value FROM json_each($2))
 		ORDER BY r.seq DESC`, tenant, idList(slices.Sorted(maps.Keys(waited))))
-	for _, r := range found { // the first one stands
+	for _, r := range found { // the first one counts
 		for _, target := range waited[r.ID] {
 			out[target] = r
 		}

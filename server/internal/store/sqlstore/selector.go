@@ -6,11 +6,12 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// selected is the condition that the labels of a row meet a selector. from names the table of the labels as l and
-// joins it to the row. The text is the same for all selectors: see the package comment.
+// selected returns the condition that the labels of a row match a selector. from is the table of the labels,
+// called l, joined to the row. The text is the same for all selectors: see the package comment.
 //
-// A requirement of a value or a key is numbered, and one label has to be among the "N:key=value" and "N:key" of each
-// number. A forbidden label is "key=value" or "key". No key of a label has a colon or an equals sign.
+// A requirement for a value or a key has a number, and for each number one label must be among its
+// "N:key=value" and "N:key". A forbidden label is "key=value" or "key". Keys of labels contain no colon and no
+// equals sign.
 func selected(a *args, s fleet.LabelSelector, from string) string {
 	numbers := map[string]string{}
 	required, forbidden := []string{}, []string{}
@@ -32,7 +33,7 @@ func selected(a *args, s fleet.LabelSelector, from string) string {
 		case fleet.LabelDoesNotExist:
 			forbidden = append(forbidden, r.Key)
 		default:
-			numbers[number] = number // nothing meets it
+			numbers[number] = number // nothing matches it
 		}
 	}
 	list := a.add(idList(required))

@@ -8,7 +8,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// settings is the row that the first migration made.
+// settings is the row from the first migration.
 type settings struct{ tx *Tx }
 
 func (s settings) Get(ctx context.Context) (fleet.Settings, error) {
@@ -46,5 +46,5 @@ func (s settings) change(ctx context.Context, update string, args ...any) error 
 	return s.tx.record(store.Change{Kind: store.ChangeSettings})
 }
 
-// suspensionInto scans suspended_at, suspended_by and suspension_reason.
+// suspensionInto scans suspended_at, suspended_by, and suspension_reason.
 func suspensionInto(s *fleet.Suspension) []any { return []any{timeInto(&s.At), &s.By, &s.Reason} }

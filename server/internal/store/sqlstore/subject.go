@@ -7,9 +7,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Subject is something whose structure is decided upon as a whole: a tenant, by its id, or one of
-// those below. A store with many writers lets no two transactions commit that each decided on a
-// subject which the other has changed.
+// Subject is a unit of conflict detection: a tenant, by its id, or one of those below. In a store with many
+// writers, two transactions cannot both commit if each decided on a subject that the other has changed.
 type Subject string
 
 const (
@@ -17,27 +16,25 @@ const (
 	Everything Subject = ""
 
 	theSettings Subject = "/settings"
-	theTenants  Subject = "/tenants" // which there are, and what is said of them
-	theTokens   Subject = "/tokens"  // those of no tenant
+	theTenants  Subject = "/tenants" // the list of tenants and their settings
+	theTokens   Subject = "/tokens"  // tokens without a tenant
 )
 
-// Lasting reports whether the subject hardly ever changes, so that nobody who decides on it has to
-// keep others from changing it meanwhile.
+// Lasting reports whether the subject rarely changes, so that a decision on it need not lock others out.
 func (s Subject) Lasting() bool { return len(s) > 0 && s[0] == '/' }
 
-// guestsOf is what other tenants have on the places of one: their deployments to its environments,
-// and their targets on its agents. It is apart from the tenant itself, whose own affairs are none of
-// the guests', and the other way round.
+// guestsOf is the subject of what other tenants have in a tenant: their deployments to its environments, and
+// their targets on its agents. It is separate from the tenant itself, because neither depends on the other.
 func guestsOf(tenant fleet.TenantID) Subject { return "guests/" + Subject(tenant) }
 
-// Owners is a query for the subjects that a statement is about, for one that names a row and not its
-// tenant. What a row is of never changes.
+// Owners is a query for the subjects of a statement that names a row and not its tenant. The tenant of a row
+// never changes.
 type Owners struct {
 	Query string // of one column; "" is none
 	Args  []any
 }
 
-// Subjects returns what an answer depends on. A tenant's rows change with the tenant.
+// Subjects returns what a result depends on. The rows of a tenant change with the tenant.
 func (s Scope) Subjects() []Subject {
 	switch {
 	case !s.everywhere:
@@ -48,10 +45,10 @@ func (s Scope) Subjects() []Subject {
 	return s.subjects
 }
 
-// Owners returns the query for what else an answer depends on.
+// Owners returns the query for further subjects of a result.
 func (s Scope) Owners() Owners { return s.owners }
 
-// about says that the answers depend on these subjects, and not on everything.
+// about declares that results depend only on these subjects.
 func (b bound) about(subjects ...Subject) bound {
 	b.scope.narrowed, b.scope.subjects = true, subjects
 	return b
@@ -63,36 +60,36 @@ func (b bound) aboutOwners(query string, args ...any) bound {
 	return b
 }
 
-// aside is everywhere for rows that no structure is decided upon: logs, connections, servers and
-// replies. What keeps those right is in their rows.
+// aside is everywhere for rows outside of conflict detection: logs, connections, servers, and replies. Row
+// locks and keys keep them consistent.
 func (t *Tx) aside() bound { return t.everywhere().about() }
 
-// at is everywhere for what there is on the places of one tenant, its own and its guests'.
+// at is everywhere for the rows in one tenant, of its own and of its guests.
 func (t *Tx) at(tenant fleet.TenantID) bound {
 	return t.everywhere().about(Subject(tenant), guestsOf(tenant))
 }
 
-// atPlace is at for the tenant of a row in agents, environments or grants.
+// atPlace is at for the tenant of a row in agents, environments, or grants.
 func (t *Tx) atPlace(table, id string) bound {
 	return t.everywhere().aboutOwners(`SELECT tenant_id FROM `+table+` WHERE id = $1
 		UNION ALL SELECT 'guests/' || tenant_id FROM `+table+` WHERE id = $1`, id)
 }
 
-// touch says that a subject has changed which the records of the transaction do not name.
+// touch declares that a subject has changed that the records of the transaction do not name.
 func (t *Tx) touch(s Subject) {
 	if !slices.Contains(t.tail.Touched, s) {
 		t.tail.Touched = append(t.tail.Touched, s)
 	}
 }
 
-// visit is touch for something of a tenant on a place of another.
+// visit is touch for a row of a tenant in another tenant.
 func (t *Tx) visit(tenant, place fleet.TenantID) {
 	if place != tenant && place != "" {
 		t.touch(guestsOf(place))
 	}
 }
 
-// Subjects returns what the tail has changed the structure of, each once; none if nothing.
+// Subjects returns the subjects whose structure the tail has changed, without duplicates.
 func (t Tail) Subjects() []Subject {
 	seen := map[Subject]bool{}
 	for _, c := range t.Changes {
@@ -120,11 +117,11 @@ func (t Tail) Subjects() []Subject {
 	return out
 }
 
-// structural reports whether others may have decided on what c is about. Statuses, connections,
-// events and pushes are only ever told, and are too many to be checked for.
+// structural reports whether other transactions may have decided on the subject of c. Statuses, connections,
+// events, and pushes are only reported, and are too frequent to be checked.
 func structural(c store.Change) bool {
 	switch c.Kind {
-	case store.ChangeStatus, store.ChangeConnection, store.ChangeEvent, store.ChangePush:
+	case store.ChangeStatus, store.ChangeConnection, store.ChangeEvent, store.ChangeWake:
 		return false
 	}
 	return true

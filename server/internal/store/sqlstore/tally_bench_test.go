@@ -8,8 +8,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// BenchmarkTally counts the targets of a page on which one deployment is on very many agents, and reads a
-// page of those that have failed, of which there are none.
+// BenchmarkTally counts the targets of a page with one deployment on very many agents, and reads a page of
+// failed ones, of which there are none.
 func BenchmarkTally(b *testing.B) {
 	const agents = 10_000
 	w := newWide(b, 100)

@@ -90,7 +90,7 @@ func (s targets) GetAllTenants(ctx context.Context, agent fleet.AgentID, ids []f
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	// By ID, and not by agent, which may have thousands of others: that is what COALESCE is for.
+	// COALESCE makes the database search by ID and not by agent, which may have thousands of other targets.
 	out, err := s.list(ctx, s.tx.atPlace("agents", string(agent)), targetColumns+`WHERE COALESCE(t.agent_id, '') = $1 AND t.id IN (SELECT value FROM json_each($2))
 		ORDER BY t.tenant_id, t.deployment_name, t.deployment_id`, agent, idList(ids))
 	if err != nil {
@@ -112,7 +112,7 @@ func (s targets) UnprovenAllTenants(ctx context.Context, agent fleet.AgentID) ([
 	out, err := s.list(ctx, s.tx.atPlace("agents", string(agent)), targetColumns+`WHERE t.agent_id = $1 AND t.left_in <> ''
 		ORDER BY t.tenant_id, t.deployment_name, t.deployment_id`, agent)
 	if err != nil {
-		return nil, fmt.Errorf("listing targets that agent %q has yet to recognise: %w", agent, err)
+		return nil, fmt.Errorf("listing targets that agent %q has not recognized yet: %w", agent, err)
 	}
 	return out, nil
 }
@@ -121,7 +121,7 @@ func (s targets) OfGrantAllTenants(ctx context.Context, id fleet.GrantID) ([]fle
 	out, err := s.list(ctx, s.tx.atPlace("grants", string(id)), targetColumns+`WHERE t.grant_id = $1
 		ORDER BY t.deployment_name, t.deployment_id, t.agent_name, t.id`, id)
 	if err != nil {
-		return nil, fmt.Errorf("listing targets by grant %q: %w", id, err)
+		return nil, fmt.Errorf("listing targets of grant %q: %w", id, err)
 	}
 	return out, nil
 }
@@ -138,7 +138,7 @@ func (s targets) List(ctx context.Context, tenant fleet.TenantID, ids []fleet.Ta
 	return out, nil
 }
 
-// list reads targets and the limits of the grants that they exist by.
+// list reads targets and the limits of their grants.
 func (s targets) list(ctx context.Context, db bound, query string, args ...any) ([]fleet.Target, error) {
 	var out []fleet.Target
 	granted := map[fleet.GrantID]bool{}

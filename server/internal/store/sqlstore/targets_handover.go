@@ -9,13 +9,13 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// handOver is a fleet.HandOver as it is stored.
+// handOver is the stored form of a fleet.HandOver.
 type handOver struct {
-	Reason     fleet.HandOverReason `json:"reason"`
-	To         fleet.DeploymentID   `json:"to,omitempty"`
-	Deployment string               `json:"deployment,omitempty"`
-	Repository fleet.RepositoryID   `json:"repository,omitempty"`
-	Objects    []string             `json:"objects"`
+	Reason     fleet.Reason       `json:"reason"`
+	To         fleet.DeploymentID `json:"to,omitempty"`
+	Deployment string             `json:"deployment,omitempty"`
+	Repository fleet.RepositoryID `json:"repository,omitempty"`
+	Objects    []string           `json:"objects"`
 }
 
 func handOverText(list []fleet.HandOver) string {
@@ -31,7 +31,7 @@ func handOverText(list []fleet.HandOver) string {
 	return string(b)
 }
 
-// handOversInto scans what handOverText wrote; an empty list comes back as nil.
+// handOversInto scans a value of handOverText; an empty list becomes nil.
 func handOversInto(to *[]fleet.HandOver) *handOverScanner { return &handOverScanner{to} }
 
 type handOverScanner struct{ dest *[]fleet.HandOver }

@@ -8,7 +8,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Held reads few rows of many: an index holds those that are held and no others.
+// Held reads few rows of many: an index contains only held objects.
 func (s targets) Held(
 	ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, after store.HeldObject, limit int,
 ) ([]store.HeldObject, error) {
@@ -46,7 +46,7 @@ func (s targets) CountObjects(ctx context.Context, tenant fleet.TenantID, id fle
 	return out, nil
 }
 
-// HeldByDeployment goes by the index of what is held, so that a tenant in which nothing is costs nothing.
+// HeldByDeployment uses the index of held objects, so that a tenant without any costs nothing.
 func (s targets) HeldByDeployment(ctx context.Context, tenant fleet.TenantID, limit int) ([]store.HeldDeployment, error) {
 	var out []store.HeldDeployment
 	err := s.tx.of(tenant).each(ctx, func(row Row) error {

@@ -8,8 +8,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// CountHeld reads the index of held objects only. What a deleted agent held, or a target that has left, can be
-// confirmed by nobody and is not counted.
+// CountHeld reads only the index of held objects. Objects of a deleted agent or of a detached target cannot be
+// confirmed and are not counted.
 func (s targets) CountHeld(ctx context.Context, tenant fleet.TenantID, ids []fleet.DeploymentID) ([]store.HeldCount, error) {
 	if len(ids) == 0 {
 		return nil, nil

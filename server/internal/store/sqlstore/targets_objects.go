@@ -8,7 +8,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// objectKey is what an object is: its reference without the version.
+// objectKey is the identity of an object: its reference without the version.
 type objectKey struct{ group, kind, namespace, name string }
 
 func keyOf(r fleet.ObjectRef) objectKey { return objectKey{r.Group, r.Kind, r.Namespace, r.Name} }
@@ -28,8 +28,8 @@ func (s targets) Objects(ctx context.Context, tenant fleet.TenantID, id fleet.Ta
 	return out, nil
 }
 
-// setObjects writes what reports say of objects and notes where anything was different. What is said is mostly
-// of objects that are there, so that is tried first: only what is left may be too many, and is counted.
+// setObjects writes the reported objects and notes which targets changed. Most reports are about existing
+// objects, so updates come first: only the remaining ones may exceed the limit and are counted.
 func (s targets) setObjects(ctx context.Context, tenant fleet.TenantID, news []*observation) error {
 	stored, err := s.storedObjects(ctx, tenant, wholeLists(news))
 	if err != nil {
@@ -70,7 +70,7 @@ func wholeLists(news []*observation) []fleet.TargetID {
 	return out
 }
 
-// storedObjects reads what is stored of targets.
+// storedObjects reads the stored objects of targets.
 func (s targets) storedObjects(ctx context.Context, tenant fleet.TenantID, ids []fleet.TargetID) (map[fleet.TargetID][]fleet.ObjectStatus, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -90,8 +90,8 @@ func (s targets) storedObjects(ctx context.Context, tenant fleet.TenantID, ids [
 	return out, nil
 }
 
-// fitting returns those of the rows that are not stored for which there is room: no more than
-// [store.MaxObjects] are left of any target. Of a target that has room for all it may return stored ones too.
+// fitting returns those of the new rows that fit: at most [store.MaxObjects] per target. For a target that is
+// not nearly full, it may also return stored ones.
 func (s targets) fitting(ctx context.Context, tenant fleet.TenantID, rows []objectRow) ([]objectRow, error) {
 	if len(rows) == 0 {
 		return nil, nil
@@ -126,7 +126,7 @@ func (s targets) fitting(ctx context.Context, tenant fleet.TenantID, rows []obje
 	return out, nil
 }
 
-// nearlyFull returns the targets of rows that may have no room for all of them.
+// nearlyFull returns the targets that may not have enough space for all rows.
 func (s targets) nearlyFull(ctx context.Context, tenant fleet.TenantID, rows []objectRow) (full []fleet.TargetID, err error) {
 	adds, most := map[fleet.TargetID]int{}, 0
 	var ids []fleet.TargetID

@@ -7,7 +7,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// objectRow is an object to write, and what says so.
+// objectRow is an object to write, with its report.
 type objectRow struct {
 	of     *observation
 	object fleet.ObjectStatus
@@ -30,7 +30,7 @@ func allValues(r objectRow) []any {
 	return []any{string(r.of.Target), o.Group, o.Kind, o.Namespace, o.Name, o.Version, string(o.Sync), string(o.Health), o.Message, string(o.Reason)}
 }
 
-// writeObjects runs a statement for rows, notes where it made a difference, and returns the others.
+// writeObjects runs a statement for rows, notes which targets it changed, and returns the other rows.
 func (s targets) writeObjects(
 	ctx context.Context, tenant fleet.TenantID, b Bulk, rows []objectRow, values func(objectRow) []any,
 ) (rest []objectRow, err error) {
@@ -50,8 +50,8 @@ func (s targets) writeObjects(
 	return rest, err
 }
 
-// The statements on objects. replaceObject leaves a row alone that says the same already, and addObject one
-// that is there: whoever writes objects of a target has its row.
+// The statements on objects. replaceObject does not write an equal row, and addObject does not write an
+// existing one: the writer of the objects of a target holds the lock of its row.
 var (
 	removeObject = Bulk{
 		One: `DELETE FROM target_objects WHERE tenant_id = $1 AND target_id = $2
@@ -89,13 +89,13 @@ const (
 				AND o.namespace = r.namespace AND o.name = r.name`
 )
 
-// objectPlan is what a report asks for: known are objects that may be there, and added ones that are not.
+// objectPlan is the result of a report: known objects may exist, and added ones do not.
 type objectPlan struct {
 	known, added []fleet.ObjectStatus
 	gone         []fleet.ObjectRef
 }
 
-// plan reads a report; before is what is stored if it is a whole list.
+// plan evaluates a report; before has the stored objects if the report is a complete list.
 func plan(r store.Report, before []fleet.ObjectStatus) objectPlan {
 	objects := lastOfEach(r.Objects[:min(len(r.Objects), store.MaxObjects)])
 	if r.Full {
@@ -104,7 +104,7 @@ func plan(r store.Report, before []fleet.ObjectStatus) objectPlan {
 	return objectPlan{known: objects, gone: r.Gone}
 }
 
-// lastOfEach leaves out objects that come again: one statement cannot write a row twice.
+// lastOfEach removes duplicates: one statement cannot write a row twice.
 func lastOfEach(objects []fleet.ObjectStatus) []fleet.ObjectStatus {
 	if len(objects) < 2 {
 		return objects
@@ -125,7 +125,7 @@ func lastOfEach(objects []fleet.ObjectStatus) []fleet.ObjectStatus {
 	return out
 }
 
-// diffObjects says what has to be written and deleted for stored to become want.
+// diffObjects returns the objects to write and to delete so that stored becomes want.
 func diffObjects(stored, want []fleet.ObjectStatus) (p objectPlan) {
 	left := make(map[objectKey]fleet.ObjectStatus, len(stored))
 	for _, o := range stored {

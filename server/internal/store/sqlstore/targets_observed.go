@@ -26,7 +26,7 @@ func (s targets) SetObserved(ctx context.Context, tenant fleet.TenantID, reports
 	return changed, nil
 }
 
-// rounds splits reports such that each round has at most one of each target, in their order.
+// rounds splits reports so that each round has at most one of each target, in their order.
 func rounds(reports []store.AgentReport) [][]store.AgentReport {
 	var out [][]store.AgentReport
 	turn := make(map[fleet.TargetID]int, len(reports))
@@ -37,25 +37,25 @@ func rounds(reports []store.AgentReport) [][]store.AgentReport {
 			out = append(out, make([]store.AgentReport, 0, len(reports)-len(turn)+1))
 		}
 		if n > 0 {
-			r.Before = nil // the round before may have changed it
+			r.Before = nil // the previous round may have changed it
 		}
 		out[n] = append(out[n], r)
 	}
 	return out
 }
 
-// observation is a report that may be news.
+// observation is a report that may contain changes.
 type observation struct {
 	*store.AgentReport
-	fresh   bool // it tells more than the time, of the target itself
-	touched bool // or of its objects
+	fresh   bool // it changes more than the time of the target
+	touched bool // it changes objects of the target
 }
 
 // observe writes reports of different targets.
 //
-// Where others write too it looks twice: what is news is looked at again with the rows held, so that
-// of two reports at once the older one gives way. What is not, which is most of what an agent says in
-// peace, holds nothing.
+// If there are other writers, it reads twice: reports with changes are checked again with the rows locked, so
+// that of two concurrent reports the older one is dropped. Reports without changes, which are most, lock
+// nothing.
 func (s targets) observe(ctx context.Context, tenant fleet.TenantID, reports []store.AgentReport) (changed []fleet.TargetID, err error) {
 	if !s.tx.writable {
 		return nil, store.ErrReadOnly
@@ -84,7 +84,8 @@ func (s targets) observe(ctx context.Context, tenant fleet.TenantID, reports []s
 	return s.setStatuses(ctx, tenant, news)
 }
 
-// mended returns reports as they will be read back, so that they can be compared with what is stored.
+// mended returns reports with the values that a later read returns, so that they can be compared with stored
+// ones.
 func mended(reports []store.AgentReport) []store.AgentReport {
 	out := make([]store.AgentReport, len(reports))
 	for i, r := range reports {
@@ -97,7 +98,7 @@ func mended(reports []store.AgentReport) []store.AgentReport {
 	return out
 }
 
-// lookFirst looks at the targets that the caller has not looked at.
+// lookFirst reads the targets that the caller has not read.
 func (s targets) lookFirst(ctx context.Context, tenant fleet.TenantID, reports []store.AgentReport) error {
 	var unknown []store.AgentReport
 	var at []int
@@ -116,7 +117,7 @@ func (s targets) lookFirst(ctx context.Context, tenant fleet.TenantID, reports [
 	return err
 }
 
-// look sets what there was Before reports; nil where there is no such target.
+// look sets Before of the reports; nil if there is no such target.
 func (s targets) look(ctx context.Context, tenant fleet.TenantID, reports []store.AgentReport, hold string) error {
 	ids := idsOf(reports, func(r *store.AgentReport) fleet.TargetID { return r.Target })
 	found, err := s.standings(ctx, s.tx.of(tenant), ids, standingColumns+`WHERE t.tenant_id = $1 AND t.id IN (SELECT value FROM json_each($2)) `+hold,
@@ -131,8 +132,8 @@ func (s targets) look(ctx context.Context, tenant fleet.TenantID, reports []stor
 	return err
 }
 
-// newsOf returns what may have to be written, in the order of the reports: that of the records. Reports
-// of targets of others and of older versions are passed over.
+// newsOf returns the reports that may have to be written, in their order, which is that of the records. It
+// skips reports of targets of other agents and of older versions.
 func newsOf(tenant fleet.TenantID, reports []store.AgentReport) []store.AgentReport {
 	out := reports[:0]
 	for _, r := range reports {
@@ -147,25 +148,26 @@ func newsOf(tenant fleet.TenantID, reports []store.AgentReport) []store.AgentRep
 	return out
 }
 
-// tellsMore reports whether a status says more than the time that it is of; the first one always does.
+// tellsMore reports whether a status differs in more than its time; the first one always does.
 func tellsMore(reported, stored fleet.Observed) bool {
 	first := stored.AsOf.IsZero() && !reported.AsOf.IsZero()
 	reported.AsOf = stored.AsOf
 	return first || reported != stored
 }
 
-// setStatus writes a status, and setMessage one in which the words that users sort by are what they were: a
-// database that does not compare would take the row out of the indexes of those words and put it back.
+// setStatus writes a status, and setMessage one without a change of sync and health: a database that does not
+// compare would remove the row from the indexes of these columns and add it again.
 var (
 	setStatus = Bulk{
 		One: `UPDATE targets SET observed_epoch = $3, observed_generation = $4, observed_digest = $5, observed_sync = $6,
 				observed_health = $7, observed_as_of = $8, observed_message = $9, observed_reason = $10,
-				observed_sync_at = CASE WHEN observed_sync = $6 THEN observed_sync_at ELSE $8 END,
+				observed_sync_at = CASE WHEN observed_sync = $6 AND observed_epoch = $3 AND observed_generation = $4 THEN observed_sync_at ELSE $8 END,
 				observed_health_at = CASE WHEN observed_health = $7 THEN observed_health_at ELSE $8 END
 			WHERE tenant_id = $1 AND id = $2`,
 		Many: `UPDATE targets AS t SET observed_epoch = r.epoch, observed_generation = r.generation, observed_digest = r.digest,
 				observed_sync = r.sync, observed_health = r.health, observed_as_of = r.as_of, observed_message = r.message, observed_reason = r.reason,
-				observed_sync_at = CASE WHEN t.observed_sync = r.sync THEN t.observed_sync_at ELSE r.as_of END,
+				observed_sync_at = CASE WHEN t.observed_sync = r.sync AND t.observed_epoch = r.epoch AND t.observed_generation = r.generation
+					THEN t.observed_sync_at ELSE r.as_of END,
 				observed_health_at = CASE WHEN t.observed_health = r.health THEN t.observed_health_at ELSE r.as_of END
 			FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::text[], $10::text[])
 				AS r (id, epoch, generation, digest, sync, health, as_of, message, reason)

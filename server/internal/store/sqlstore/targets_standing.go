@@ -14,7 +14,7 @@ const standingColumns = `SELECT t.id, t.tenant_id, t.deployment_id, t.deployment
 		t.observed_as_of, t.observed_message, t.observed_reason
 	FROM targets t `
 
-// standing is a place to scan rows of standingColumns into, made once for all of them.
+// standing has the scan destinations of standingColumns, allocated once for all rows.
 type standing struct {
 	store.Standing
 	into []any
@@ -23,21 +23,21 @@ type standing struct {
 func newStanding() *standing {
 	x := &standing{}
 	d, o := &x.Desired, &x.Observed
-	// Texts of named types are scanned by reflection, which costs more than the rest of a row.
+	// Texts of named types are scanned with reflection, which costs more than the rest of a row.
 	x.into = []any{(*string)(&x.ID), (*string)(&x.TenantID), (*string)(&x.DeploymentID), &x.DeploymentName, (*string)(&x.AgentID),
 		&d.Epoch, &d.Generation, &d.Digest, &d.Tombstone, &d.Detached,
 		&o.Epoch, &o.Generation, &o.Digest, (*string)(&o.Sync), (*string)(&o.Health), timeInto(&o.AsOf), &o.Message, (*string)(&o.Reason)}
 	return x
 }
 
-// StandingsAllTenants looks at no subject: see its contract.
+// StandingsAllTenants declares no subject: see its contract.
 func (s targets) StandingsAllTenants(ctx context.Context, ids []fleet.TargetID) ([]store.Standing, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
 	out, err := s.standings(ctx, s.tx.aside(), ids, standingColumns+`WHERE t.id IN (SELECT value FROM json_each($1)) ORDER BY t.id`, idList(ids))
 	if err != nil {
-		return nil, fmt.Errorf("reading how %d targets stand: %w", len(ids), err)
+		return nil, fmt.Errorf("reading the states of %d targets: %w", len(ids), err)
 	}
 	return out, nil
 }

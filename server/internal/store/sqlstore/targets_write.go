@@ -15,11 +15,12 @@ func (s targets) recordTarget(kind store.ChangeKind, tenant fleet.TenantID, id f
 	return s.tx.record(store.Change{TenantID: tenant, Kind: kind, ID: string(id), AgentID: agent, DeploymentID: deployment})
 }
 
-// newestOf is what was rendered last for a target of deployment $2 with variant $3; "" is its own.
+// newestOf is the newest rendered digest for a target of deployment $2 with variant $3; "" is the deployment
+// itself.
 const newestOf = `CASE WHEN $3 = '' THEN (SELECT x.rendered_digest FROM deployments x WHERE x.tenant_id = $1 AND x.id = $2)
 	ELSE (SELECT x.rendered_digest FROM deployment_variants x WHERE x.tenant_id = $1 AND x.deployment_id = $2 AND x.name = $3) END`
 
-// Create takes the name of the agent from t, and looks for it itself only among the tenant's own.
+// Create uses the agent name of t, and reads it only for agents of the tenant itself.
 func (s targets) Create(ctx context.Context, t fleet.Target) error {
 	o := t.Observed
 	err := s.tx.of(t.TenantID).insert(ctx, `INSERT INTO targets (tenant_id, deployment_id, variant, id, deployment_name,
@@ -51,7 +52,7 @@ func (s targets) Create(ctx context.Context, t fleet.Target) error {
 	return s.recordTarget(store.ChangeDesired, t.TenantID, t.ID, t.AgentID, t.DeploymentID)
 }
 
-// desiredValues are the values of the desired_ columns, in their order, but for desired_create_namespace.
+// desiredValues returns the values of the desired_ columns, in their order, except desired_create_namespace.
 func desiredValues(d fleet.Desired) []any {
 	return slices.Concat(
 		[]any{d.Epoch, d.Generation, nullable(d.Digest), d.Commit, d.Namespace},
@@ -70,7 +71,7 @@ func (s targets) SetDesired(ctx context.Context, tenant fleet.TenantID, id fleet
 			desired_hand_overs = $27, desired_tombstone = $28, desired_detached = $29, desired_source = $30, desired_create_namespace = $31
 		WHERE tenant_id = $1 AND id = $2 `+ofTarget, append(desiredValues(d), d.Policy.CreateNamespace)...)
 	if err != nil {
-		return fmt.Errorf("setting what is desired of target %q: %w", id, err)
+		return fmt.Errorf("setting the desired state of target %q: %w", id, err)
 	}
 	return nil
 }
@@ -87,7 +88,7 @@ func (s targets) SetSourceRevision(ctx context.Context, tenant fleet.TenantID, i
 }
 
 func (s targets) SetPlace(ctx context.Context, t fleet.Target) error {
-	// What is newest for a target follows from its variant.
+	// The newest digest of a target depends on its variant.
 	err := s.change(ctx, t.TenantID, t.ID, `UPDATE targets SET variant = $3, grant_id = $4, detached_at = $5, detached_why = $6, agent_id = $7, left_in = $8, variant_error = $9,
 			newest_digest = CASE WHEN $3 = ''
 				THEN (SELECT x.rendered_digest FROM deployments x WHERE x.tenant_id = $1 AND x.id = targets.deployment_id)
@@ -96,7 +97,7 @@ func (s targets) SetPlace(ctx context.Context, t fleet.Target) error {
 		WHERE tenant_id = $1 AND id = $2 `+ofTarget,
 		t.Variant, nullable(string(t.GrantID)), micros(t.DetachedAt), t.DetachedWhy, nullable(string(t.AgentID)), t.LeftIn, t.VariantError)
 	if err != nil {
-		return fmt.Errorf("writing the place of target %q: %w", t.ID, err)
+		return fmt.Errorf("writing the placement of target %q: %w", t.ID, err)
 	}
 	return nil
 }
@@ -109,10 +110,10 @@ func (s targets) Remove(ctx context.Context, tenant fleet.TenantID, id fleet.Tar
 	return nil
 }
 
-// ofTarget is what every statement on one target returns.
+// ofTarget is the RETURNING clause of statements on one target.
 const ofTarget = `RETURNING COALESCE(agent_id, ''), agent_tenant, deployment_id`
 
-// change runs a statement on one target, which returns ofTarget, and records it.
+// change runs a statement on one target with ofTarget, and records it.
 func (s targets) change(ctx context.Context, tenant fleet.TenantID, id fleet.TargetID, query string, more ...any) error {
 	var agent fleet.AgentID
 	var place fleet.TenantID

@@ -89,7 +89,7 @@ func (s tenants) SetSuspension(ctx context.Context, id fleet.TenantID, x fleet.S
 	return nil
 }
 
-// change runs an update that touches the row only if it makes a difference, and records it then.
+// change runs an update that writes the row only if it makes a difference, and then records it.
 func (s tenants) change(ctx context.Context, id fleet.TenantID, update string, args ...any) error {
 	n, err := s.tx.everywhere().about(Subject(id)).exec(ctx, update, append([]any{id}, args...)...)
 	if err != nil {
@@ -113,10 +113,10 @@ func (s tenants) Delete(ctx context.Context, id fleet.TenantID) error {
 	return s.tx.recordTenant(id)
 }
 
-// delete asks for what holds the tenant itself: the foreign keys would stop the statement too, but
-// an error of the database costs the whole transaction.
+// delete checks for references itself: the foreign keys would also fail, but an error of the database ends the
+// whole transaction.
 func (s tenants) delete(ctx context.Context, id fleet.TenantID) error {
-	// What is yet to be written of this tenant is written while it exists.
+	// Pending records of this tenant are written while it exists.
 	if err := s.tx.flush(ctx); err != nil {
 		return err
 	}
@@ -135,10 +135,10 @@ func (s tenants) delete(ctx context.Context, id fleet.TenantID) error {
 	if err := s.exists(ctx, id); err != nil {
 		return err
 	}
-	return fmt.Errorf("it still owns something: %w", store.ErrExists)
+	return fmt.Errorf("it still owns resources: %w", store.ErrExists)
 }
 
-// touchGrantors says that those who have granted a tenant something are about to lose the grants.
+// touchGrantors declares changes of the tenants whose grants are deleted.
 func (s tenants) touchGrantors(ctx context.Context, id fleet.TenantID) error {
 	return s.tx.everywhere().about(Subject(id)).each(ctx, func(row Row) error {
 		var owner fleet.TenantID

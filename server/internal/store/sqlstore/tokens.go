@@ -73,7 +73,7 @@ func (s tokens) RevokeAgentToken(ctx context.Context, tenant fleet.TenantID, id 
 	return s.recordToken(tenant, agent, id)
 }
 
-// revokeAgentToken reports false for a token that was revoked before: the first time stands.
+// revokeAgentToken returns false for a token that was revoked before: it keeps its time.
 func (s tokens) revokeAgentToken(ctx context.Context, tenant fleet.TenantID, id fleet.TokenID, at time.Time) (fleet.AgentID, bool, error) {
 	var agent fleet.AgentID
 	err := s.tx.of(tenant).returning(ctx, []any{&agent}, `UPDATE agent_tokens SET revoked_at = $3

@@ -10,22 +10,22 @@ import (
 )
 
 const (
-	// minSuffix and maxSuffix bound what is looked up, in bytes: one letter is in nearly everything,
-	// and what follows the sixteenth is checked on the row.
+	// minSuffix and maxSuffix limit the length of index entries, in bytes: one letter matches nearly
+	// everything, and the row is checked for what follows the sixteenth.
 	minSuffix = 2
 	maxSuffix = 16
 	// afterAll is appended to a prefix for the end of its range.
 	afterAll = "\U0010FFFF"
 )
 
-// words splits a text at everything that is neither letter nor digit. What is not ASCII is a letter.
+// words splits a text at everything that is neither letter nor digit. Non-ASCII characters count as letters.
 func words(text string) []string {
 	return strings.FieldsFunc(lowerASCII(text), func(r rune) bool {
 		return r < utf8.RuneSelf && (r < '0' || r > '9') && (r < 'a' || r > 'z')
 	})
 }
 
-// suffixes returns every word of the texts from each of its letters on, sorted, each once.
+// suffixes returns all suffixes of all words of the texts, sorted, without duplicates.
 func suffixes(texts ...string) []string {
 	var out []string
 	for _, text := range texts {
@@ -41,7 +41,7 @@ func suffixes(texts ...string) []string {
 	return slices.Compact(out)
 }
 
-// cut bounds a suffix without cutting a letter in two.
+// cut limits a suffix without splitting a character.
 func cut(s string) string {
 	if len(s) <= maxSuffix {
 		return s
@@ -53,8 +53,8 @@ func cut(s string) string {
 	return s[:n]
 }
 
-// pieces returns the parts of a search that can be looked up: all that it finds has, for each piece,
-// a word with the piece in it. None means that nothing can be.
+// pieces returns the parts of a search that can be looked up: every match has, for each piece, a word that
+// contains it. It returns none if nothing can be looked up.
 func pieces(search string) []string {
 	var out []string
 	for _, word := range words(search) {
@@ -90,7 +90,7 @@ func (x wordIndex) add(ctx context.Context, tx *Tx, tenant fleet.TenantID, id st
 	for batch := range slices.Chunk(list, wordBatch) {
 		args := []any{tenant, id}
 		for i := range wordBatch {
-			args = append(args, batch[min(i, len(batch)-1)]) // the last one again: a row that is there is left alone
+			args = append(args, batch[min(i, len(batch)-1)]) // repeat the last one: an existing row is skipped
 		}
 		if _, err := tx.of(tenant).exec(ctx, x.insert, args...); err != nil {
 			return err
@@ -99,7 +99,7 @@ func (x wordIndex) add(ctx context.Context, tx *Tx, tenant fleet.TenantID, id st
 	return nil
 }
 
-// drop removes suffixes that the caller knows from the text that they were made of.
+// drop removes suffixes that the caller computes from the old text.
 func (x wordIndex) drop(ctx context.Context, tx *Tx, tenant fleet.TenantID, id string, list []string) error {
 	if len(list) == 0 {
 		return nil

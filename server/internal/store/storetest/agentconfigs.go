@@ -12,7 +12,7 @@ import (
 
 var agentConfigTests = map[string]func(*testing.T, store.Store){
 	"are kept with what is wrong with them":   agentConfigsAreKept,
-	"begin anew with another repository":      agentConfigsMove,
+	"begin again with another repository":     agentConfigsMove,
 	"hold their repositories":                 agentConfigsHold,
 	"fall with their agents":                  agentConfigsFall,
 	"declare deployments, which outlive them": declarationsAreKept,
@@ -23,7 +23,7 @@ var agentConfigTests = map[string]func(*testing.T, store.Store){
 func withConfig(t *testing.T, s store.Store, w *world) *world {
 	t.Helper()
 	w.config = fleet.AgentConfig{
-		TenantID: w.tenant.ID, AgentID: w.agent.ID, AgentName: w.agent.Name, RepositoryID: w.repo.ID, RepoURL: w.repo.URL, Spec: 1, CreatedAt: at(10),
+		TenantID: w.tenant.ID, AgentID: w.agent.ID, AgentName: w.agent.Name, RepositoryID: w.repo.ID, RepoURL: w.repo.URL, SpecRevision: 1, CreatedAt: at(10),
 		State: fleet.ConfigInvalid, File: "config.yaml", Commit: "c2", Live: "c1", ReadAt: at(11), More: 4, Declares: 1,
 		Errors:  []fleet.ConfigFinding{{Field: "b", Line: 2, Message: "is wrong"}, {Field: "a", Message: "too"}},
 		Notices: []fleet.ConfigFinding{{Field: "c", Line: 9, Message: "is not used"}},
@@ -32,15 +32,19 @@ func withConfig(t *testing.T, s store.Store, w *world) *world {
 		TenantID: w.tenant.ID, DeploymentID: w.deployment.ID, AgentName: w.agent.Name, Name: "shop", RepoURL: w.repo.URL, File: "config.yaml",
 		Prune: true, ReleasedAt: at(12),
 	}
+	w.owned = fleet.Owned{
+		TenantID: w.tenant.ID, Kind: fleet.OwnedDeployment, ID: string(w.deployment.ID), MissingSince: at(13),
+		Owner: fleet.Owner{Kind: "GitOpsDeployment", Namespace: "team-" + w.tenant.Name, Name: "shop", UID: "uid-" + w.tenant.Name, Generation: 3, Created: 1_700_000_000},
+	}
 	w.project = fleet.GitLabProject{TenantID: w.tenant.ID, Project: "42", URL: "https://git.example/app.git"}
 	update(t, s, func(ctx context.Context, tx store.Tx) error {
 		return errors.Join(
 			tx.AgentConfigs().Put(ctx, w.config), tx.AgentConfigs().SetRead(ctx, w.config),
-			tx.Declarations().Put(ctx, w.declares), tx.GitLabProjects().Put(ctx, w.project),
+			tx.Declarations().Put(ctx, w.declares), tx.Owners().Put(ctx, w.owned), tx.Owners().Put(ctx, ownedTenant(w)), tx.GitLabProjects().Put(ctx, w.project),
 			tx.PendingSpecs().Put(ctx, newPending(w, w.deployment)),
 		)
 	})
-	w.deployment.Spec, w.deployment.PendingSpec = 2, 2
+	w.deployment.SpecRevision, w.deployment.PendingSpecRevision = 2, 2
 	return w
 }
 
@@ -78,14 +82,14 @@ func agentConfigsAreKept(t *testing.T, s store.Store) {
 
 func agentConfigsMove(t *testing.T, s store.Store) {
 	w := withConfig(t, s, newWorld(t, s, "a"))
-	other := fleet.Repository{ID: fleet.NewRepositoryID(), TenantID: w.tenant.ID, URL: "https://git.example/other.git", Spec: 1, CreatedAt: at(5)}
+	other := fleet.Repository{ID: fleet.NewRepositoryID(), TenantID: w.tenant.ID, URL: "https://git.example/other.git", SpecRevision: 1, CreatedAt: at(5)}
 	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Repositories().Create(ctx, other) })
 	before := last(t, s)
 	update(t, s, func(ctx context.Context, tx store.Tx) error {
 		return tx.AgentConfigs().Put(ctx, fleet.AgentConfig{TenantID: w.tenant.ID, AgentID: w.agent.ID, RepositoryID: other.ID, CreatedAt: at(30)})
 	})
 	same(t, "configuration", getConfig(t, s, w.config), fleet.AgentConfig{
-		TenantID: w.tenant.ID, AgentID: w.agent.ID, AgentName: w.agent.Name, RepositoryID: other.ID, RepoURL: other.URL, Spec: 2, CreatedAt: at(10),
+		TenantID: w.tenant.ID, AgentID: w.agent.ID, AgentName: w.agent.Name, RepositoryID: other.ID, RepoURL: other.URL, SpecRevision: 2, CreatedAt: at(10),
 	})
 	same(t, "changes", since(t, s, before), []store.Change{
 		{TenantID: w.tenant.ID, Kind: store.ChangeAgentConfig, ID: string(w.agent.ID), AgentID: w.agent.ID},
@@ -98,7 +102,7 @@ func agentConfigsMove(t *testing.T, s store.Store) {
 
 func agentConfigsHold(t *testing.T, s store.Store) {
 	w := withConfig(t, s, newWorld(t, s, "a"))
-	other := fleet.Repository{ID: fleet.NewRepositoryID(), TenantID: w.tenant.ID, URL: "https://git.example/other.git", Spec: 1, CreatedAt: at(5)}
+	other := fleet.Repository{ID: fleet.NewRepositoryID(), TenantID: w.tenant.ID, URL: "https://git.example/other.git", SpecRevision: 1, CreatedAt: at(5)}
 	update(t, s, func(ctx context.Context, tx store.Tx) error {
 		if err := tx.Repositories().Create(ctx, other); err != nil {
 			return err

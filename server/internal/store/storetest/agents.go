@@ -11,18 +11,19 @@ import (
 )
 
 var agentTests = map[string]func(*testing.T, store.Store){
-	"keep labels and namespaces": agentsKeepWhatTheyAre,
-	"have unique names":          agentNamesAreUnique,
-	"are listed page by page":    agentsArePaged,
-	"are filtered":               agentsAreFiltered,
-	"are edited":                 agentsAreEdited,
-	"take along what is theirs":  agentDeletionCascades,
-	"share capabilities":         agentsShareCapabilities,
+	"store labels and namespaces": agentsKeepWhatTheyAre,
+	"have unique names":           agentNamesAreUnique,
+	"are listed page by page":     agentsArePaged,
+	"are filtered":                agentsAreFiltered,
+	"are edited":                  agentsAreEdited,
+	"are deleted with their rows": agentDeletionCascades,
+	"share capabilities":          agentsShareCapabilities,
+	"list foreign Applications":   agentsListApplications,
 }
 
 func agentsKeepWhatTheyAre(t *testing.T, s store.Store) {
 	w := newWorld(t, s, "a")
-	plain := fleet.Agent{ID: fleet.NewAgentID(), TenantID: w.tenant.ID, Name: "plain", Scope: fleet.ScopeCluster, Spec: 1, CreatedAt: at(1)}
+	plain := fleet.Agent{ID: fleet.NewAgentID(), TenantID: w.tenant.ID, Name: "plain", Scope: fleet.ScopeCluster, SpecRevision: 1, CreatedAt: at(1)}
 	before := last(t, s)
 	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Agents().Create(ctx, plain) })
 	same(t, "changes", since(t, s, before), []store.Change{
@@ -44,12 +45,41 @@ func agentsKeepWhatTheyAre(t *testing.T, s store.Store) {
 		want   []fleet.Agent
 	}{
 		{"each once, by name", []fleet.AgentID{plain.ID, w.agent.ID, plain.ID}, []fleet.Agent{w.agent, plain}},
-		{"one that is not there is left out", []fleet.AgentID{"agt-nobody", plain.ID}, []fleet.Agent{plain}},
+		{"a missing one is omitted", []fleet.AgentID{"agt-nobody", plain.ID}, []fleet.Agent{plain}},
 		{"none is none", nil, nil},
 	} {
 		same(t, c.reason, read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Agent, error) {
 			return tx.Agents().Of(ctx, w.tenant.ID, c.ids)
 		}), c.want)
+	}
+}
+
+func agentsListApplications(t *testing.T, s store.Store) {
+	w := newWorld(t, s, "a")
+	shop := fleet.ForeignApplication{
+		Name: "shop", Project: "theirs", RepoURL: "https://git.example.com/shop.git", Path: "shop", Revision: "main",
+		Cluster: "https://kubernetes.default.svc", Namespace: "shop", Sync: "Synced", Health: "Healthy",
+	}
+	moved, web := shop, fleet.ForeignApplication{Name: "web"}
+	moved.Sync = "OutOfSync"
+	for _, step := range []struct {
+		reason string
+		list   fleet.ForeignApplications
+	}{
+		{"the first", fleet.ForeignApplications{Items: []fleet.ForeignApplication{shop}, Total: 1}},
+		{"one changes, and there are more than are listed", fleet.ForeignApplications{Items: []fleet.ForeignApplication{moved, web}, Total: 3}},
+		{"the same again", fleet.ForeignApplications{Items: []fleet.ForeignApplication{moved, web}, Total: 3}},
+		{"one is gone", fleet.ForeignApplications{Items: []fleet.ForeignApplication{web}, Total: 1}},
+		{"none is left", fleet.ForeignApplications{}},
+	} {
+		before := last(t, s)
+		update(t, s, func(ctx context.Context, tx store.Tx) error {
+			return tx.Agents().SetApplications(ctx, w.tenant.ID, w.agent.ID, step.list)
+		})
+		same(t, step.reason+": changes", since(t, s, before), nil)
+		same(t, step.reason, read(t, s, func(ctx context.Context, tx store.Tx) (fleet.ForeignApplications, error) {
+			return tx.Agents().Applications(ctx, w.tenant.ID, w.agent.ID)
+		}), step.list)
 	}
 }
 
@@ -75,10 +105,10 @@ func agentsShareCapabilities(t *testing.T, s store.Store) {
 		there   bool
 		changes []store.Change
 	}{
-		{"another agent tells the same", set(second, capabilities), true, record(second)},
-		{"the same again is no news", set(second, capabilities), true, nil},
+		{"another agent reports the same", set(second, capabilities), true, record(second)},
+		{"the same again is no change", set(second, capabilities), true, nil},
 		{"one has others", set(w.agent, other), true, record(w.agent)},
-		{"nobody has them any more", set(second, fleet.Capabilities{}), false, record(second)},
+		{"no agent has them any more", set(second, fleet.Capabilities{}), false, record(second)},
 	} {
 		before := last(t, s)
 		update(t, s, step.do)
@@ -92,7 +122,7 @@ func agentsShareCapabilities(t *testing.T, s store.Store) {
 	got := read(t, s, func(ctx context.Context, tx store.Tx) (fleet.Agent, error) {
 		return tx.Agents().Get(ctx, w.tenant.ID, w.agent.ID)
 	})
-	if got.Capabilities != other.Hash() || got.Spec != w.agent.Spec {
+	if got.Capabilities != other.Hash() || got.SpecRevision != w.agent.SpecRevision {
 		t.Errorf("the agent is %+v", got)
 	}
 	refuse(t, s, store.ErrNotFound, set(newAgent(w.tenant.ID, "x"), other))
@@ -139,7 +169,7 @@ func agentsArePaged(t *testing.T, s store.Store) {
 	same(t, "second page", list(store.Page{After: want[2].Name, Limit: 3}), want[3:6])
 	same(t, "last page", list(store.Page{After: want[5].Name, Limit: 3}), want[6:])
 	same(t, "after the end", list(store.Page{After: want[6].Name, Limit: 3}), nil)
-	same(t, "after a name that is gone", list(store.Page{After: "aa", Limit: 1}), want[3:4])
+	same(t, "after a deleted name", list(store.Page{After: "aa", Limit: 1}), want[3:4])
 }
 
 func listAgents(t *testing.T, s store.Store, tenant fleet.TenantID, f store.AgentFilter) []fleet.Agent {
@@ -167,7 +197,7 @@ func agentsAreFiltered(t *testing.T, s store.Store) {
 		{"not connected", store.AgentFilter{Connected: &no}, []string{"UPPER_10%", "edge-2"}},
 		{"one label", store.AgentFilter{Labels: map[string]string{"tier": ""}}, []string{"edge-1", "edge-2"}},
 		{"two labels", store.AgentFilter{Labels: map[string]string{"tier": "", "region": "us"}}, []string{"edge-2"}},
-		{"a label that nobody has", store.AgentFilter{Labels: map[string]string{"region": "eu", "tier": "x"}}, nil},
+		{"a label that no agent has", store.AgentFilter{Labels: map[string]string{"region": "eu", "tier": "x"}}, nil},
 		{"a label in a set", store.AgentFilter{Selector: fleet.LabelSelector{{Key: "region", Operator: fleet.LabelIn, Values: []string{"us", "ap"}}}}, []string{"edge-2"}},
 		{"a label not in a set, or absent", store.AgentFilter{Selector: fleet.LabelSelector{{Key: "region", Operator: fleet.LabelNotIn, Values: []string{"us"}}}}, []string{"UPPER_10%", "edge-1"}},
 		{"a label that exists", store.AgentFilter{Selector: fleet.LabelSelector{{Key: "tier", Operator: fleet.LabelExists}}}, []string{"edge-1", "edge-2"}},
@@ -177,7 +207,7 @@ func agentsAreFiltered(t *testing.T, s store.Store) {
 			{Key: "tier", Operator: fleet.LabelIn, Values: []string{""}},
 		}}, []string{"edge-1"}},
 		{"part of the name", store.AgentFilter{Text: "DGE-"}, []string{"edge-1", "edge-2"}},
-		{"what is special in a pattern", store.AgentFilter{Text: "r_10%"}, []string{"UPPER_10%"}},
+		{"pattern characters", store.AgentFilter{Text: "r_10%"}, []string{"UPPER_10%"}},
 		{"which is not special here", store.AgentFilter{Text: "e%1"}, nil},
 		{"all at once, page by page", store.AgentFilter{Text: "edge", Connected: &no, Page: store.Page{After: "edge-1", Limit: 1}}, []string{"edge-2"}},
 	}
@@ -195,9 +225,9 @@ func agentsAreEdited(t *testing.T, s store.Store) {
 	w := newWorld(t, s, "a")
 	want := w.agent
 	before := last(t, s)
-	want.Labels, want.Scope, want.Namespaces, want.Spec = map[string]string{"tier": "db"}, fleet.ScopeCluster, nil, 1
+	want.Labels, want.Scope, want.Namespaces, want.SpecRevision = map[string]string{"tier": "db"}, fleet.ScopeCluster, nil, 1
 	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Agents().Update(ctx, want) })
-	want.Spec = 2
+	want.SpecRevision = 2
 	get := func(ctx context.Context, tx store.Tx) (fleet.Agent, error) {
 		return tx.Agents().Get(ctx, w.tenant.ID, want.ID)
 	}
@@ -208,7 +238,7 @@ func agentsAreEdited(t *testing.T, s store.Store) {
 	refuse(t, s, store.ErrNotFound, func(ctx context.Context, tx store.Tx) error { return tx.Agents().Update(ctx, missing) })
 }
 
-// agentDeletionCascades shows what falls with an agent, and that its targets, which may be of another
+// agentDeletionCascades checks what is deleted with an agent, and that its targets, which may belong to another
 // tenant, only lose it.
 func agentDeletionCascades(t *testing.T, s store.Store) {
 	w, other := newWorld(t, s, "a"), newWorld(t, s, "b")

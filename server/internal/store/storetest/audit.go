@@ -10,8 +10,8 @@ import (
 )
 
 var auditTests = map[string]func(*testing.T, store.Store){
-	"is listed newest first, narrowed by what is asked": auditListing,
-	"is trimmed by age": auditTrim,
+	"is listed newest first, with filters": auditListing,
+	"is trimmed by age":                    auditTrim,
 }
 
 // appendAudit adds entries "d0"… of a tenant, or of the fleet.
@@ -19,7 +19,7 @@ func appendAudit(t *testing.T, s store.Store, tenant fleet.TenantID, n int) {
 	t.Helper()
 	update(t, s, func(ctx context.Context, tx store.Tx) error {
 		for i := range n {
-			e := fleet.AuditEvent{At: at(i), TenantID: tenant, Actor: "ada", Door: "rest", Action: "agent.create", Kind: "agent", Name: "x",
+			e := fleet.AuditEvent{At: at(i), TenantID: tenant, Actor: "ada", Component: "rest", Action: "agent.create", Kind: "agent", Name: "x",
 				Detail: fmt.Sprint("d", i)}
 			if i%2 == 1 {
 				e.Actor, e.Name = "bob", "y"
@@ -78,7 +78,7 @@ func auditListing(t *testing.T, s store.Store) {
 		{"of a kind", store.AuditFilter{Kind: "agent", Limit: 3}, []string{"d5", "d4", "d2"}},
 		{"of a name", store.AuditFilter{Name: "y"}, []string{"d5", "d3", "d1"}},
 		{"of one resource", store.AuditFilter{Kind: "agent", Name: "y"}, []string{"d5", "d1"}},
-		{"by somebody, of an action", store.AuditFilter{Actor: "bob", Action: "tenant.suspend"}, []string{"d3"}},
+		{"by actor and action", store.AuditFilter{Actor: "bob", Action: "tenant.suspend"}, []string{"d3"}},
 		{"since a time", store.AuditFilter{Since: at(5)}, []string{"d6", "d5"}},
 		{"until a time", store.AuditFilter{Until: at(2)}, []string{"d1", "d0"}},
 		{"within two times", store.AuditFilter{Since: at(2), Until: at(4)}, []string{"d3", "d2"}},
@@ -88,7 +88,7 @@ func auditListing(t *testing.T, s store.Store) {
 		same(t, c.reason, details(listAudit(t, s, b, c.filter)), c.want)
 	}
 	same(t, "of all", len(listAllAudit(t, s, store.AuditFilter{})), 1+2+7)
-	same(t, "of all, by somebody", details(listAllAudit(t, s, store.AuditFilter{Actor: "bob"})), []string{"d5", "d3", "d1", "d1"})
+	same(t, "all tenants, by actor", details(listAllAudit(t, s, store.AuditFilter{Actor: "bob"})), []string{"d5", "d3", "d1", "d1"})
 	fleetwide := listAllAudit(t, s, store.AuditFilter{BeforeSeq: all[6].Seq, Limit: 1})
 	same(t, "of the fleet", fleetwide[0].TenantID, fleet.TenantID(""))
 	refuse(t, s, store.ErrNotFound, func(ctx context.Context, tx store.Tx) error {

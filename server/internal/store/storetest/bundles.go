@@ -13,7 +13,7 @@ import (
 )
 
 var bundleTests = map[string]func(*testing.T, store.Store){
-	"are kept once": func(t *testing.T, s store.Store) {
+	"are stored once": func(t *testing.T, s store.Store) {
 		w := newWorld(t, s, "a")
 		before := last(t, s)
 		again := w.bundle
@@ -39,7 +39,7 @@ var bundleTests = map[string]func(*testing.T, store.Store){
 			same(t, "bundle", got, b)
 		}
 	},
-	"leave when nothing names them": bundlesLeave,
+	"are deleted when unused": bundlesLeave,
 }
 
 func getBundle(t *testing.T, s store.Store, b fleet.Bundle) fleet.Bundle {

@@ -8,17 +8,17 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// outcome is what a call answers when it is made for another tenant than the one whose ids it uses.
+// outcome is the expected result of a call for another tenant than that of its ids.
 type outcome int
 
 const (
 	notFound outcome = iota // ErrNotFound
 	empty                   // nothing, and no error
-	own                     // it is about the other tenant itself, or something new of its own
+	own                     // it affects the other tenant itself, or a new row of it
 	global                  // it takes no tenant
 )
 
-// call is one method of a transaction, made with the ids of w for the given tenant.
+// call is one method of a transaction, called with the ids of w for the given tenant.
 type call struct {
 	name    string
 	writes  bool

@@ -7,7 +7,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// configCalls are those about configuration in Git.
+// configCalls are the calls about configuration in Git.
 var configCalls = []call{
 	{"AgentConfigs.Put", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		c := w.config
@@ -47,6 +47,29 @@ var configCalls = []call{
 	}},
 	{"Declarations.Of", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return tx.Declarations().Of(ctx, tenant, []fleet.DeploymentID{w.deployment.ID})
+	}},
+	{"Owners.Put", true, own, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		o := ownedTenant(w)
+		o.TenantID, o.ID, o.Owner.UID = tenant, string(tenant), "uid-"+string(tenant)
+		return nil, tx.Owners().Put(ctx, o)
+	}},
+	{"Owners.Remove", true, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return []int(nil), tx.Owners().Remove(ctx, tenant, w.owned.Kind, w.owned.ID)
+	}},
+	{"Owners.Of", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return tx.Owners().Of(ctx, tenant, w.owned.Kind, []string{w.owned.ID})
+	}},
+	{"Owners.ByOwner", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return tx.Owners().ByOwner(ctx, tenant, w.owned.Owner.Kind, w.owned.Owner.Name)
+	}},
+	{"Owners.All", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, _ *world) (any, error) {
+		return tx.Owners().All(ctx, tenant)
+	}},
+	{"Owners.ListAllTenants", false, global, func(ctx context.Context, tx store.Tx, _ fleet.TenantID, w *world) (any, error) {
+		return tx.Owners().ListAllTenants(ctx, w.owned.Kind)
+	}},
+	{"Owners.NamespaceAllTenants", false, global, func(ctx context.Context, tx store.Tx, _ fleet.TenantID, w *world) (any, error) {
+		return tx.Owners().NamespaceAllTenants(ctx, ownedTenant(w).Owner.UID)
 	}},
 	{"GitLabProjects.Put", true, own, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		p := w.project

@@ -7,7 +7,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// identityCalls are those about who there is.
+// identityCalls are the calls about tenants, people, agents, and tokens.
 var identityCalls = []call{
 	{"Settings.Get", false, global, func(ctx context.Context, tx store.Tx, _ fleet.TenantID, _ *world) (any, error) {
 		return tx.Settings().Get(ctx)
@@ -96,6 +96,12 @@ var identityCalls = []call{
 	}},
 	{"Agents.SetUninstalling", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return nil, tx.Agents().SetUninstalling(ctx, tenant, w.agent.ID)
+	}},
+	{"Agents.SetApplications", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return nil, tx.Agents().SetApplications(ctx, tenant, w.agent.ID, fleet.ForeignApplications{Items: []fleet.ForeignApplication{{Name: "shop"}}, Total: 1})
+	}},
+	{"Agents.Applications", false, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return tx.Agents().Applications(ctx, tenant, w.agent.ID)
 	}},
 	{"Agents.SetCapabilities", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return nil, tx.Agents().SetCapabilities(ctx, tenant, w.agent.ID, fleet.Capabilities{KubeVersion: "v1.36.3"})

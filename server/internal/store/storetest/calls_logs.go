@@ -7,7 +7,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// logCalls are those about what happened.
+// logCalls are the calls about changes, events, and audit.
 var logCalls = []call{
 	{"Operations.Create", true, own, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		o := newOperation(w)
@@ -57,8 +57,8 @@ var logCalls = []call{
 	{"Changes.AfterAllTenants", false, global, func(ctx context.Context, tx store.Tx, _ fleet.TenantID, _ *world) (any, error) {
 		return tx.Changes().AfterAllTenants(ctx, 0, 10)
 	}},
-	{"Changes.RecordPush", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
-		return nil, tx.Changes().RecordPush(ctx, tenant, w.repo.ID, "refs/heads/main")
+	{"Changes.WakeRepository", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return nil, tx.Changes().WakeRepository(ctx, tenant, w.repo.ID, store.Wake{Reason: store.WakePush, Ref: "refs/heads/main"})
 	}},
 	{"Changes.After", false, own, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, _ *world) (any, error) {
 		return tx.Changes().After(ctx, tenant, 0, 10)

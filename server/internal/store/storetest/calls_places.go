@@ -7,7 +7,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// placeCalls are those about where things come from and go to.
+// placeCalls are the calls about environments, grants, repositories, and credentials.
 var placeCalls = []call{
 	{"Environments.Create", true, own, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, _ *world) (any, error) {
 		return nil, tx.Environments().Create(ctx, fleet.Environment{ID: fleet.NewEnvironmentID(), TenantID: tenant, Name: "new", CreatedAt: at(1)})
@@ -55,7 +55,7 @@ var placeCalls = []call{
 		return tx.Grants().To(ctx, tenant, store.Page{})
 	}},
 	{"Grants.OfEnvironment", false, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
-		// The owner is no grantee of its own.
+		// The owner is not a grantee.
 		grantee := tenant
 		if grantee == w.tenant.ID {
 			grantee = w.guest.ID
@@ -75,7 +75,7 @@ var placeCalls = []call{
 		return tx.Repositories().ByURL(ctx, tenant, w.repo.URL)
 	}},
 	{"Repositories.List", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, _ *world) (any, error) {
-		return tx.Repositories().List(ctx, tenant, store.Page{})
+		return tx.Repositories().List(ctx, tenant, store.RepositoryFilter{})
 	}},
 	{"Repositories.Problems", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return tx.Repositories().Problems(ctx, tenant, []fleet.RepositoryID{w.repo.ID})

@@ -7,7 +7,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// workCalls are those about what is deployed.
+// workCalls are the calls about deployments, targets, bundles, and runs.
 var workCalls = []call{
 	{"Deployments.Create", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		d := newDeployment(w, "new")
@@ -88,7 +88,7 @@ var workCalls = []call{
 	}},
 	{"PendingSpecs.SetProblem", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		p := newPending(w, w.deployment)
-		p.TenantID, p.Spec, p.Problem = tenant, w.deployment.PendingSpec, "mallory"
+		p.TenantID, p.SpecRevision, p.Problem = tenant, w.deployment.PendingSpecRevision, "mallory"
 		return nil, tx.PendingSpecs().SetProblem(ctx, p)
 	}},
 	{"PendingSpecs.Remove", true, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
@@ -222,7 +222,7 @@ var workCalls = []call{
 		return tx.Runs().Get(ctx, tenant, w.run.ID)
 	}},
 	{"Runs.OfDeployment", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
-		return tx.Runs().OfDeployment(ctx, tenant, w.deployment.ID, store.Page{})
+		return tx.Runs().OfDeployment(ctx, tenant, w.deployment.ID, store.RunFilter{})
 	}},
 	{"Runs.Open", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return tx.Runs().Open(ctx, tenant, w.deployment.ID)

@@ -81,12 +81,12 @@ func changesTrim(t *testing.T, s store.Store) {
 	appendEvents(t, s, tenant, 10)
 	newest := last(t, s)
 	trim(20)
-	same(t, "first when all are kept, the tenant's own among them", first(), newest-10)
+	same(t, "first when all are kept, including those of the tenant", first(), newest-10)
 	trim(3)
 	same(t, "first", first(), newest-2)
 	same(t, "last", last(t, s), newest)
 	trim(0)
-	same(t, "first: the newest stays, or the end of the log could not be told", first(), newest)
+	same(t, "first: the newest stays, so that the end of the log is known", first(), newest)
 	same(t, "last", last(t, s), newest)
 }
 
@@ -95,15 +95,15 @@ func changesOfRefs(t *testing.T, s store.Store) {
 	before := last(t, s)
 	update(t, s, func(ctx context.Context, tx store.Tx) error {
 		return errors.Join(
-			tx.Changes().RecordPush(ctx, w.tenant.ID, w.repo.ID, "refs/heads/main"),
+			tx.Changes().WakeRepository(ctx, w.tenant.ID, w.repo.ID, store.Wake{Reason: store.WakePush, Ref: "refs/heads/main"}),
 			tx.Events().Append(ctx, w.event),
-			tx.Changes().RecordPush(ctx, w.tenant.ID, w.repo.ID, ""))
+			tx.Changes().WakeRepository(ctx, w.tenant.ID, w.repo.ID, store.Wake{Reason: store.WakeRefresh}))
 	})
-	push := store.Change{TenantID: w.tenant.ID, Kind: store.ChangePush, ID: string(w.repo.ID)}
-	named := push
-	named.Ref = "refs/heads/main"
+	push := store.Change{TenantID: w.tenant.ID, Kind: store.ChangeWake, ID: string(w.repo.ID), Reason: store.WakePush, Ref: "refs/heads/main"}
+	refresh := push
+	refresh.Reason, refresh.Ref = store.WakeRefresh, ""
 	event := store.Change{TenantID: w.tenant.ID, Kind: store.ChangeEvent}
-	same(t, "changes", since(t, s, before), []store.Change{named, event, push})
+	same(t, "changes", since(t, s, before), []store.Change{push, event, refresh})
 	feed := read(t, s, func(ctx context.Context, tx store.Tx) ([]store.Change, error) {
 		return tx.Changes().After(ctx, w.tenant.ID, before, 10)
 	})
@@ -111,6 +111,6 @@ func changesOfRefs(t *testing.T, s store.Store) {
 		t.Errorf("feed of the tenant: got %v, want the event only", feed)
 	}
 	refuse(t, s, store.ErrNotFound, func(ctx context.Context, tx store.Tx) error {
-		return tx.Changes().RecordPush(ctx, w.tenant.ID, fleet.NewRepositoryID(), "")
+		return tx.Changes().WakeRepository(ctx, w.tenant.ID, fleet.NewRepositoryID(), store.Wake{Reason: store.WakeRefresh})
 	})
 }

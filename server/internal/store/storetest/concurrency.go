@@ -12,13 +12,13 @@ import (
 )
 
 var concurrencyTests = map[string]func(*testing.T, store.Store){
-	"writers and readers do not disturb each other": writersAndReaders,
-	"a cursor misses nothing":                       cursorMissesNothing,
-	"only one of many takes a name":                 oneTakesTheName,
-	"only one of many claims a key":                 oneClaimsTheKey,
-	"numbers are given once":                        numbersAreGivenOnce,
-	"presence is right whoever comes and goes":      presenceSettles,
-	"pages meet everything that stays":              pagesMeetAll,
+	"writers and readers do not disturb each other":   writersAndReaders,
+	"a cursor misses nothing":                         cursorMissesNothing,
+	"only one of many gets a name":                    oneTakesTheName,
+	"only one of many claims a key":                   oneClaimsTheKey,
+	"numbers are assigned once":                       numbersAreGivenOnce,
+	"presence is correct with concurrent connections": presenceSettles,
+	"pages contain everything that stays":             pagesMeetAll,
 }
 
 const (
@@ -40,8 +40,8 @@ func inParallel(t *testing.T, n int, fn func(i int) error) {
 	wg.Wait()
 }
 
-// writersAndReaders lets writers append events while readers check, in each snapshot, what every
-// transaction keeps true: there are as many events as records of them.
+// writersAndReaders lets writers append events while readers check an invariant in each snapshot: the number of
+// events equals the number of their records.
 func writersAndReaders(t *testing.T, s store.Store) {
 	tenant := newTenant(t, s, "a")
 	ctx := t.Context()
@@ -189,7 +189,7 @@ func numbersAreGivenOnce(t *testing.T, s store.Store) {
 		return nil
 	})
 	runs := read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.SyncRun, error) {
-		return tx.Runs().OfDeployment(ctx, w.tenant.ID, w.deployment.ID, store.Page{})
+		return tx.Runs().OfDeployment(ctx, w.tenant.ID, w.deployment.ID, store.RunFilter{})
 	})
 	for i, r := range runs {
 		if want := int64(5*writers + 1 - i); r.Seq != want {
@@ -198,7 +198,7 @@ func numbersAreGivenOnce(t *testing.T, s store.Store) {
 	}
 }
 
-// presenceSettles lets replicas of one agent come and go at once.
+// presenceSettles connects and disconnects replicas of one agent concurrently.
 func presenceSettles(t *testing.T, s store.Store) {
 	w := newWorld(t, s, "a")
 	ctx := t.Context()
@@ -271,7 +271,7 @@ func pagesMeetAll(t *testing.T, s store.Store) {
 	}
 }
 
-// churn adds and removes deployments that match, before, between and behind those that stay.
+// churn adds and removes matching deployments before, between, and after those that stay.
 func churn(ctx context.Context, s store.Store, w *world, stop <-chan struct{}) error {
 	for i := 0; ; i++ {
 		select {

@@ -10,12 +10,12 @@ import (
 )
 
 var connectionTests = map[string]func(*testing.T, store.Store){
-	"tell replicas apart and keep the newest of each": connectionsPerReplica,
-	"make an agent connected by a replica that leads": connectionsThatLead,
-	"end with their own session only":                 connectionsEnd,
-	"end with their server":                           connectionsOfServerEnd,
-	"say whether their agent is connected":            connectionsArePresence,
-	"are trimmed but for the newest":                  connectionsAreTrimmed,
+	"are stored per replica, the newest of each": connectionsPerReplica,
+	"make an agent connected if a replica leads": connectionsThatLead,
+	"end with their own session only":            connectionsEnd,
+	"end with their server":                      connectionsOfServerEnd,
+	"determine whether their agent is connected": connectionsArePresence,
+	"are trimmed but for the newest":             connectionsAreTrimmed,
 }
 
 func listConnections(t *testing.T, s store.Store, agents ...fleet.AgentID) []fleet.Connection {
@@ -71,7 +71,7 @@ func connectionsThatLead(t *testing.T, s store.Store) {
 	standby.Standby = true
 	putConnection(t, s, standby)
 	same(t, "connections", listConnections(t, s, w.agent.ID), []fleet.Connection{w.connection, standby})
-	same(t, "a leader and one that waits", connected(), true)
+	same(t, "a leader and a standby", connected(), true)
 	end(w.connection)
 	same(t, "the leader is gone", connected(), false)
 	leader := newConnection(w.agent, "pod-1")
@@ -223,7 +223,7 @@ func connectionsArePresence(t *testing.T, s store.Store) {
 }
 
 var replicaTests = map[string]func(*testing.T, store.Store){
-	"beat until they are removed": func(t *testing.T, s store.Store) {
+	"send heartbeats until they are removed": func(t *testing.T, s store.Store) {
 		list := func() []fleet.ServerReplica {
 			return read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.ServerReplica, error) { return tx.Replicas().List(ctx) })
 		}

@@ -12,7 +12,7 @@ import (
 var credentialTests = map[string]func(*testing.T, store.Store){
 	"are kept sealed and found by name": credentialsAreKept,
 	"are edited":                        credentialsAreEdited,
-	"are sealed anew":                   credentialsAreResealed,
+	"are sealed again":                  credentialsAreResealed,
 	"stay while repositories use them":  credentialDeletion,
 }
 
@@ -55,7 +55,7 @@ func credentialsAreEdited(t *testing.T, s store.Store) {
 	edited := want
 	edited.Name, edited.Kind = "renamed", fleet.CredentialSSH // which an edit does not do
 	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Credentials().Update(ctx, edited) })
-	want.Spec = 2
+	want.SpecRevision = 2
 	same(t, "credential", getCredential(t, s, want), want)
 	same(t, "changes", since(t, s, before), []store.Change{{TenantID: w.tenant.ID, Kind: store.ChangeCredential, ID: string(want.ID)}})
 }
@@ -82,7 +82,7 @@ func credentialsAreResealed(t *testing.T, s store.Store) {
 		stale := was
 		stale.Sealed.Data = []byte("an older secret")
 		if sealed, err := tx.Credentials().Reseal(ctx, stale, want.Sealed); err != nil || sealed {
-			return fmt.Errorf("a secret that was replaced meanwhile is put back: %v, %w", sealed, err)
+			return fmt.Errorf("a replaced secret was restored: %v, %w", sealed, err)
 		}
 		if sealed, err := tx.Credentials().Reseal(ctx, was, want.Sealed); err != nil || !sealed {
 			return fmt.Errorf("resealing: %v, %w", sealed, err)

@@ -11,7 +11,7 @@ import (
 )
 
 var deploymentTests = map[string]func(*testing.T, store.Store){
-	"are read with the names of what they refer to":   deploymentsAreWhole,
+	"are read with the names of their references":     deploymentsAreWhole,
 	"free their name when they are deleted":           deploymentNames,
 	"are listed page by page, the deleted among them": deploymentsArePaged,
 	"remember the newest render and error":            deploymentRenders,
@@ -43,7 +43,7 @@ func deploymentsAreWhole(t *testing.T, s store.Store) {
 	}), w.deployment)
 	bare := fleet.Deployment{
 		ID: fleet.NewDeploymentID(), TenantID: w.tenant.ID, Name: "bare", RepositoryID: w.repo.ID,
-		EnvironmentTenant: w.tenant.ID, EnvironmentID: w.env.ID, Spec: 1, SourceRevision: 1, CreatedAt: at(1),
+		EnvironmentTenant: w.tenant.ID, EnvironmentID: w.env.ID, SpecRevision: 1, SourceRevision: 1, CreatedAt: at(1),
 	}
 	before := last(t, s)
 	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Deployments().Create(ctx, bare) })
@@ -91,7 +91,7 @@ func deploymentNames(t *testing.T, s store.Store) {
 			return tx.Deployments().Create(ctx, newDeployment(w, "shop"))
 		})
 		before := last(t, s)
-		for _, n := range []int{100, 200} { // the first time stands
+		for _, n := range []int{100, 200} { // the first time counts
 			update(t, s, func(ctx context.Context, tx store.Tx) error {
 				return tx.Deployments().MarkDeleted(ctx, w.tenant.ID, current.ID, at(n+round))
 			})
@@ -178,34 +178,34 @@ func deploymentRenders(t *testing.T, s store.Store) {
 		{"an error keeps the last render", func(ctx context.Context, d store.Deployments) error {
 			return d.SetSourceError(ctx, w.tenant.ID, w.deployment.ID, fleet.ReasonRenderFailed, "bad yaml", at(30))
 		}, func(d *fleet.Deployment) {
-			d.SourceReason, d.SourceError, d.SourceAt = fleet.ReasonRenderFailed, "bad yaml", at(30)
+			d.SourceReason, d.SourceError, d.SourceSince = fleet.ReasonRenderFailed, "bad yaml", at(30)
 		}, 1},
-		{"the same error is no news", func(ctx context.Context, d store.Deployments) error {
+		{"the same error is no change", func(ctx context.Context, d store.Deployments) error {
 			return d.SetSourceError(ctx, w.tenant.ID, w.deployment.ID, fleet.ReasonRenderFailed, "bad yaml", at(35))
 		}, func(*fleet.Deployment) {}, 0},
 		{"a render clears the error", func(ctx context.Context, d store.Deployments) error {
 			return d.SetRendered(ctx, w.tenant.ID, w.deployment.ID, rendered)
 		}, func(d *fleet.Deployment) {
-			d.SourceReason, d.SourceError, d.SourceAt, d.Rendered = "", "", at(40), rendered
+			d.SourceReason, d.SourceError, d.SourceSince, d.Rendered = "", "", at(40), rendered
 		}, 1},
-		{"the same render is no news", func(ctx context.Context, d store.Deployments) error {
+		{"the same render is no change", func(ctx context.Context, d store.Deployments) error {
 			return d.SetRendered(ctx, w.tenant.ID, w.deployment.ID, later)
 		}, func(*fleet.Deployment) {}, 0},
-		{"what it is made of is news", func(ctx context.Context, d store.Deployments) error {
+		{"another input is a change", func(ctx context.Context, d store.Deployments) error {
 			return d.SetDetected(ctx, w.tenant.ID, w.deployment.ID, fleet.SourceKustomize)
 		}, func(d *fleet.Deployment) { d.Detected = fleet.SourceKustomize }, 1},
-		{"the same is no news", func(ctx context.Context, d store.Deployments) error {
+		{"the same is no change", func(ctx context.Context, d store.Deployments) error {
 			return d.SetDetected(ctx, w.tenant.ID, w.deployment.ID, fleet.SourceKustomize)
 		}, func(*fleet.Deployment) {}, 0},
 		{"a new error", func(ctx context.Context, d store.Deployments) error {
 			return d.SetSourceError(ctx, w.tenant.ID, w.deployment.ID, fleet.ReasonPathNotFound, "no such path", at(50))
 		}, func(d *fleet.Deployment) {
-			d.SourceReason, d.SourceError, d.SourceAt = fleet.ReasonPathNotFound, "no such path", at(50)
+			d.SourceReason, d.SourceError, d.SourceSince = fleet.ReasonPathNotFound, "no such path", at(50)
 		}, 1},
 		{"the same render clears it, too", func(ctx context.Context, d store.Deployments) error {
 			return d.SetRendered(ctx, w.tenant.ID, w.deployment.ID, later)
 		}, func(d *fleet.Deployment) {
-			d.SourceReason, d.SourceError, d.SourceAt, d.Rendered = "", "", at(90), later
+			d.SourceReason, d.SourceError, d.SourceSince, d.Rendered = "", "", at(90), later
 		}, 1},
 	}
 	want := w.deployment
@@ -224,7 +224,7 @@ func deploymentRenders(t *testing.T, s store.Store) {
 	refuse(t, s, store.ErrNotFound, func(ctx context.Context, tx store.Tx) error {
 		return tx.Deployments().SetSourceError(ctx, w.tenant.ID, fleet.NewDeploymentID(), fleet.ReasonRenderFailed, "x", at(99))
 	})
-	same(t, "after what was refused", getDeployment(t, s, w), want)
+	same(t, "after the refused edit", getDeployment(t, s, w), want)
 }
 
 func deploymentRemoval(t *testing.T, s store.Store) {
@@ -282,7 +282,7 @@ func deploymentsAreEdited(t *testing.T, s store.Store) {
 	edited.Name, edited.SourceError, edited.Rendered = "renamed", "made up", fleet.Rendered{} // which an edit does not do
 	before := last(t, s)
 	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Deployments().Update(ctx, edited) })
-	want.Spec, want.Source.RepoURL, want.Environment = 2, repo.URL, env.Name
+	want.SpecRevision, want.Source.RepoURL, want.Environment = 2, repo.URL, env.Name
 	same(t, "deployment", getDeployment(t, s, w), want)
 	same(t, "changes", since(t, s, before), []store.Change{
 		{TenantID: w.tenant.ID, Kind: store.ChangeDeployment, ID: string(want.ID), DeploymentID: want.ID}})
@@ -302,7 +302,7 @@ func deploymentsAreEdited(t *testing.T, s store.Store) {
 		fn(&d)
 		refuse(t, s, store.ErrNotFound, func(ctx context.Context, tx store.Tx) error { return tx.Deployments().Update(ctx, d) })
 	}
-	same(t, "after what was refused", getDeployment(t, s, w), want)
+	same(t, "after the refused edit", getDeployment(t, s, w), want)
 }
 
 func deploymentVariants(t *testing.T, s store.Store) {
@@ -331,7 +331,7 @@ func deploymentVariants(t *testing.T, s store.Store) {
 	}{
 		{"a second one", put(second), []fleet.Variant{second, first}, []store.Change{record}},
 		{"nothing but a later time", put(later), []fleet.Variant{second, first}, nil},
-		{"one that is healed", put(healed), []fleet.Variant{second, healed}, []store.Change{record}},
+		{"one that is fixed", put(healed), []fleet.Variant{second, healed}, []store.Change{record}},
 		{"all are kept", keep("a2", "v1", "x"), []fleet.Variant{second, healed}, nil},
 		{"one is kept", keep("v1"), []fleet.Variant{healed}, []store.Change{record}},
 		{"none is kept", keep(), nil, []store.Change{record}},

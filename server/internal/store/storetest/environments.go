@@ -10,14 +10,14 @@ import (
 )
 
 var environmentTests = map[string]func(*testing.T, store.Store){
-	"keep what they select by":     environmentsKeepWhatTheySelect,
+	"store their selectors":        environmentsKeepWhatTheySelect,
 	"are edited":                   environmentsAreEdited,
 	"stay while something uses it": environmentDeletion,
 }
 
 func environmentsKeepWhatTheySelect(t *testing.T, s store.Store) {
 	w := newWorld(t, s, "a")
-	everything := fleet.Environment{ID: fleet.NewEnvironmentID(), TenantID: w.tenant.ID, Name: "all", Spec: 1, CreatedAt: at(1)}
+	everything := fleet.Environment{ID: fleet.NewEnvironmentID(), TenantID: w.tenant.ID, Name: "all", SpecRevision: 1, CreatedAt: at(1)}
 	before := last(t, s)
 	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Environments().Create(ctx, everything) })
 	same(t, "changes", since(t, s, before), []store.Change{
@@ -60,11 +60,11 @@ func environmentsAreEdited(t *testing.T, s store.Store) {
 	want.Suspension = fleet.Suspension{At: at(20), By: "ada", Reason: "freeze"}
 	before := last(t, s)
 	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Environments().Update(ctx, want) })
-	want.Spec = 2
+	want.SpecRevision = 2
 	same(t, "environment", getEnvironment(t, s, w.env), want)
 	want.Suspension, want.Agents = fleet.Suspension{}, nil
 	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Environments().Update(ctx, want) })
-	want.Spec = 3
+	want.SpecRevision = 3
 	same(t, "environment", getEnvironment(t, s, w.env), want)
 	record := store.Change{TenantID: w.tenant.ID, Kind: store.ChangeEnvironment, ID: string(w.env.ID)}
 	same(t, "changes", since(t, s, before), []store.Change{record, record})

@@ -10,8 +10,8 @@ import (
 )
 
 var eventTests = map[string]func(*testing.T, store.Store){
-	"are listed newest last, narrowed by what is asked": eventListing,
-	"are trimmed per tenant":                            eventTrim,
+	"are listed newest last, with filters": eventListing,
+	"are trimmed per tenant":               eventTrim,
 }
 
 // appendEvents adds n events "e0"…; the even ones are about agent x, those of three about deployment y.

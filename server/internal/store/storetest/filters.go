@@ -17,25 +17,26 @@ import (
 
 // covers: T1
 var filterTests = map[string]func(*testing.T, store.Store){
-	"find what a person would by looking at all": filtersAgreeWithAModel,
-	"follow what users read of a target":         filtersFollowTheView,
-	"call stale what the views call stale":       staleAlike,
+	"find the same as a scan of everything": filtersAgreeWithAModel,
+	"follow the states that users see":      filtersFollowTheView,
+	"agree with the views about Stale":      staleAlike,
 }
 
-// Listed is a deployment with what decides whether a filter of deployments matches it.
+// Listed is a deployment with the data that decides whether a filter matches it.
 type Listed struct {
 	fleet.Deployment
 	Targets  []fleet.Target
 	Variants map[string]string // digests by name
 }
 
-// Matches is what a filter of deployments means, said plainly. presence tells of an agent.
+// Matches is a plain implementation of a filter of deployments. presence returns that of an agent.
 func Matches(f store.DeploymentFilter, l Listed, presence func(fleet.AgentID) fleet.Presence) bool {
 	return (f.Environment == "" || f.Environment == l.EnvironmentID) &&
 		(f.Repository == "" || f.Repository == l.RepositoryID) &&
 		(f.Agent == "" || slices.ContainsFunc(l.Targets, func(t fleet.Target) bool { return t.AgentID == f.Agent })) &&
 		(f.Sync == "" || matchesSync(f.Sync, l)) &&
 		(f.Health == "" || matchesHealth(f.Health, l, presence)) &&
+		(f.Reason == "" || matchesReason(f.Reason, l, presence)) &&
 		matchesLabels(f.Labels, l.Labels) && f.Selector.Matches(l.Labels) &&
 		(f.Text == "" || matchesText(f.Text, l))
 }
@@ -45,11 +46,7 @@ func matchesSync(state fleet.SyncState, l Listed) bool {
 		return true
 	}
 	return slices.ContainsFunc(l.Targets, func(t fleet.Target) bool {
-		newest := l.Rendered.Digest
-		if t.Variant != "" {
-			newest = l.Variants[t.Variant]
-		}
-		waiting := newest != "" && newest != t.Desired.Digest && !t.Desired.Tombstone && !t.Desired.Detached && t.DetachedAt.IsZero()
+		waiting := l.waiting(t)
 		switch view := t.ViewAt(fleet.Presence{Connected: true}).Sync; state {
 		case fleet.SyncOutOfSync:
 			return waiting || view == state
@@ -71,6 +68,48 @@ func matchesHealth(health fleet.Health, l Listed, presence func(fleet.AgentID) f
 	})
 }
 
+// matchesReason reports whether the deployment or one of its targets has a reason.
+func matchesReason(reason fleet.Reason, l Listed, presence func(fleet.AgentID) fleet.Presence) bool {
+	switch reason {
+	case fleet.ReasonDeleting:
+		return !l.DeletedAt.IsZero()
+	case fleet.ReasonNoAgents:
+		return len(l.Targets) == 0
+	case fleet.ReasonAgentDisconnected:
+		return matchesHealth(fleet.HealthStale, l, presence)
+	case fleet.ReasonNewRevisionWaits:
+		return slices.ContainsFunc(l.Targets, l.waiting)
+	}
+	if l.SourceError != "" && l.SourceReason == reason {
+		return true
+	}
+	return slices.ContainsFunc(l.Targets, func(t fleet.Target) bool {
+		var p fleet.Presence
+		if t.AgentID != "" {
+			p = presence(t.AgentID)
+		}
+		read := t.ViewAt(p).Reason
+		switch reason {
+		case fleet.ReasonDetached:
+			return !t.DetachedAt.IsZero()
+		case fleet.ReasonLabelMissing:
+			return t.VariantError != "" && t.DetachedAt.IsZero() && !t.Desired.Tombstone
+		case fleet.ReasonAgentNeverConnected:
+			return t.AgentID != "" && p == (fleet.Presence{}) && read == fleet.ReasonNotReported && t.DetachedAt.IsZero()
+		}
+		return read == reason && t.DetachedAt.IsZero()
+	})
+}
+
+// waiting reports whether something newer was rendered than was sent to a target.
+func (l Listed) waiting(t fleet.Target) bool {
+	newest := l.Rendered.Digest
+	if t.Variant != "" {
+		newest = l.Variants[t.Variant]
+	}
+	return newest != "" && newest != t.Desired.Digest && !t.Desired.Tombstone && !t.Desired.Detached && t.DetachedAt.IsZero()
+}
+
 func matchesLabels(want, have map[string]string) bool {
 	for key, value := range want {
 		if got, ok := have[key]; !ok || got != value {
@@ -88,7 +127,7 @@ func matchesText(text string, l Listed) bool {
 		})
 }
 
-// filtersAgreeWithAModel makes small tenants at random, asks at random, and compares page by page.
+// filtersAgreeWithAModel creates small random tenants, uses random filters, and compares page by page.
 func filtersAgreeWithAModel(t *testing.T, s store.Store) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newModel(rt)
@@ -178,7 +217,7 @@ func filtersFollowTheView(t *testing.T, s store.Store) {
 			next.Generation, next.Digest = 4, second.Digest
 			return tx.Targets().SetDesired(ctx, id, w.target.ID, next)
 		}, []fleet.SyncState{fleet.SyncPending}, fleet.HealthCurrent},
-		{"the source broke meanwhile", func(ctx context.Context, tx store.Tx) error {
+		{"the source has an error", func(ctx context.Context, tx store.Tx) error {
 			return tx.Deployments().SetSourceError(ctx, id, w.deployment.ID, fleet.ReasonRenderFailed, "bad yaml", at(22))
 		}, []fleet.SyncState{fleet.SyncPending, fleet.SyncFailed}, fleet.HealthCurrent},
 		{"the agent went away", func(ctx context.Context, tx store.Tx) error {
@@ -194,7 +233,7 @@ func filtersFollowTheView(t *testing.T, s store.Store) {
 	}
 }
 
-// foundAs checks that the only deployment is found by these words and by no other.
+// foundAs checks that the only deployment is found by these states and by no other.
 func foundAs(t *testing.T, s store.Store, w *world, reason string, sync []fleet.SyncState, health fleet.Health) {
 	t.Helper()
 	found := func(f store.DeploymentFilter) bool { return len(listDeployments(t, s, w, f)) == 1 }

@@ -11,10 +11,10 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// world is one tenant with one of everything.
+// world is one tenant with one of everything. It has more than 20 fields because the store has that many tables.
 type world struct {
 	tenant     fleet.Tenant
-	guest      fleet.Tenant // has a grant of the tenant's environment, and nothing else
+	guest      fleet.Tenant // has a grant for the environment of the tenant, and nothing else
 	member     fleet.Member
 	person     fleet.Person // named like the tenant, and of none
 	agent      fleet.Agent
@@ -40,11 +40,12 @@ type world struct {
 	// These three only after withConfig.
 	config   fleet.AgentConfig
 	declares fleet.Declaration
+	owned    fleet.Owned
 	project  fleet.GitLabProject
 }
 
-// newWorld makes a tenant and fills it. Two worlds differ in ids only, so that a query that
-// forgets the tenant meets the other one's rows.
+// newWorld creates a tenant and fills it. Two worlds differ only in ids, so that a query without the tenant
+// finds the rows of the other one.
 func newWorld(t *testing.T, s store.Store, name string) *world {
 	t.Helper()
 	w := &world{
@@ -60,13 +61,13 @@ func newWorld(t *testing.T, s store.Store, name string) *world {
 	w.token = newToken(w.agent)
 	w.apiToken = newAPIToken(tenant, "ci")
 	w.env = fleet.Environment{
-		ID: fleet.NewEnvironmentID(), TenantID: tenant, Name: "staging", Spec: 1,
+		ID: fleet.NewEnvironmentID(), TenantID: tenant, Name: "staging", SpecRevision: 1,
 		Agents: []string{"edge-1", "edge-2"}, MatchLabels: map[string]string{"region": "eu"}, CreatedAt: at(4),
 	}
 	w.grant = newGrant(w.env, w.guest.ID)
 	w.credential = newCredential(tenant, "git")
 	w.repo = fleet.Repository{
-		ID: fleet.NewRepositoryID(), TenantID: tenant, URL: "https://git.example/app.git", CredentialID: w.credential.ID, Spec: 1, CreatedAt: at(5),
+		ID: fleet.NewRepositoryID(), TenantID: tenant, URL: "https://git.example/app.git", CredentialID: w.credential.ID, SpecRevision: 1, CreatedAt: at(5),
 	}
 	w.bundle = newBundle(tenant, "one")
 	w.deployment = newDeployment(w, "shop")
@@ -81,7 +82,7 @@ func newWorld(t *testing.T, s store.Store, name string) *world {
 	w.runTarget = fleet.RunTarget{TargetID: w.target.ID, Version: fleet.Version{Epoch: 1, Generation: 3}, Reason: fleet.ReasonApplying, Message: "waiting"}
 	w.operation = newOperation(w)
 	w.audit = fleet.AuditEvent{
-		At: at(9), TenantID: tenant, Actor: "ada", Door: "rest", Action: "deployment.create", Kind: "deployment",
+		At: at(9), TenantID: tenant, Actor: "ada", Component: "rest", Action: "deployment.create", Kind: "deployment",
 		Name: "shop", ID: string(w.deployment.ID), Request: "req-1", Address: "192.0.2.7", Detail: "from main",
 	}
 	w.event = fleet.Event{
@@ -146,20 +147,20 @@ func (w *world) fill(ctx context.Context, tx store.Tx) error {
 	return nil
 }
 
-// capabilities are those of the cluster of every world's agent.
+// capabilities are those of the agents of all worlds.
 var capabilities = fleet.Capabilities{KubeVersion: "v1.36.3", APIVersions: []string{"apps/v1", "apps/v1/Deployment", "v1"}}
 
 func newAgent(tenant fleet.TenantID, name string) fleet.Agent {
 	return fleet.Agent{
 		ID: fleet.NewAgentID(), TenantID: tenant, Name: name, Labels: map[string]string{"region": "eu", "tier": ""},
-		Scope: fleet.ScopeNamespaced, Namespaces: []string{"dude", "naww"}, Spec: 1, CreatedAt: at(1),
+		Scope: fleet.ScopeNamespaced, Namespaces: []string{"dude", "naww"}, EngineNamespace: "argocd", DeliverGitCredentials: true, SpecRevision: 1, CreatedAt: at(1),
 	}
 }
 
 func newConnection(a fleet.Agent, replica string) fleet.Connection {
 	return fleet.Connection{
 		SessionID: fleet.NewSessionID(), AgentID: a.ID, TenantID: a.TenantID, Replica: replica, Server: "srv-1", Version: "v0.1.0",
-		KubeVersion: "v1.36.3", ClusterUID: "uid", RemoteAddr: "192.0.2.1:4711", ConnectedAt: at(2), LastSeenAt: at(3),
+		KubeVersion: "v1.36.3", ClusterUID: "uid", EngineNamespace: "argocd", RemoteAddr: "192.0.2.1:4711", ConnectedAt: at(2), LastSeenAt: at(3),
 	}
 }
 
@@ -195,7 +196,7 @@ func newGrant(env fleet.Environment, grantee fleet.TenantID) fleet.Grant {
 func newCredential(tenant fleet.TenantID, name string) fleet.Credential {
 	return fleet.Credential{
 		ID: fleet.NewCredentialID(), TenantID: tenant, Name: name, Kind: fleet.CredentialHTTPS, Username: "bot", KnownHosts: "a\nb",
-		Sealed: fleet.Sealed{KeyID: "k1", Key: []byte{1, 0, 2}, Data: []byte{3, 0, 4}}, Spec: 1, CreatedAt: at(4), UpdatedAt: at(5),
+		Sealed: fleet.Sealed{KeyID: "k1", Key: []byte{1, 0, 2}, Data: []byte{3, 0, 4}}, SpecRevision: 1, CreatedAt: at(4), UpdatedAt: at(5),
 	}
 }
 
@@ -216,11 +217,11 @@ func newDeployment(w *world, name string) fleet.Deployment {
 			Helm: fleet.Helm{ReleaseName: "r", ValuesFiles: []string{"z.yaml", "/a.yaml"}, Values: `{"a":1}`, SkipCRDs: true,
 				Set: []fleet.HelmSet{{Type: fleet.HelmSetValue, Expression: "a=1,b=2"}, {Type: fleet.HelmSetJSON, Expression: `c="d e"`}}}},
 		EnvironmentTenant: w.tenant.ID, EnvironmentID: w.env.ID, Namespace: "shop",
-		Policy:     wholePolicy(),
-		Suspension: fleet.Suspension{At: at(7), By: "ada", Reason: "holidays"},
-		Pin:        fleet.Pin{Revision: 1, Commit: "c0ffee", At: at(7), By: "ada", SourceRevision: 2},
-		Spec:       1, CreatedAt: at(7), SourceRevision: 3,
-		Rendered: fleet.Rendered{Commit: "c0ffee", Key: "key-1", Digest: w.bundle.Digest, At: at(8), Reads: []string{"f a", "d ."}, Volatile: true}, SourceAt: at(8),
+		Policy:       wholePolicy(),
+		Suspension:   fleet.Suspension{At: at(7), By: "ada", Reason: "holidays"},
+		Pin:          fleet.Pin{Revision: 1, Commit: "c0ffee", At: at(7), By: "ada", SourceRevision: 2},
+		SpecRevision: 1, CreatedAt: at(7), SourceRevision: 3,
+		Rendered: fleet.Rendered{Commit: "c0ffee", Key: "key-1", Digest: w.bundle.Digest, At: at(8), Reads: []string{"f a", "d ."}, Volatile: true}, SourceSince: at(8),
 		Detected: fleet.SourceHelm,
 	}
 }
@@ -243,8 +244,8 @@ func newTarget(w *world, d fleet.Deployment, a fleet.Agent) fleet.Target {
 			Version: fleet.Version{Epoch: 1, Generation: 3}, Digest: w.bundle.Digest, Commit: "c0ffee", Namespace: "shop",
 			Policy: wholePolicy(), SourceRevision: 2, HoldPrune: true, Consent: true, Confirmed: []string{"Deployment.apps shop/web", "Namespace old"}, Detached: true,
 			HandOvers: []fleet.HandOver{
-				{Reason: fleet.HandOverNotTaken, To: "dep-taker", Deployment: "taker", Objects: []string{"ConfigMap shop/a", "Secret shop/b"}},
-				{Reason: fleet.HandOverCommitNotEvaluated, Repository: "repo-1"},
+				{Reason: fleet.ReasonHandOverPending, To: "dep-taker", Deployment: "taker", Objects: []string{"ConfigMap shop/a", "Secret shop/b"}},
+				{Reason: fleet.ReasonCommitNotEvaluated, Repository: "repo-1"},
 			},
 		},
 		Observed: fleet.Observed{

@@ -14,13 +14,13 @@ var grantTests = map[string]func(*testing.T, store.Store){
 	"are read by both sides and changed by one": grantsHaveTwoSides,
 	"are listed by environment and grantee":     grantsAreListed,
 	"let a deployment go to another's agent":    grantsReachAgents,
-	"stay while targets exist by them":          grantDeletion,
+	"stay while targets use them":               grantDeletion,
 }
 
 // grantedTarget deploys something of w's guest to w's agent, by the grant.
 func grantedTarget(t *testing.T, s store.Store, w *world) fleet.Target {
 	t.Helper()
-	repo := fleet.Repository{ID: fleet.NewRepositoryID(), TenantID: w.guest.ID, URL: "https://git.example/guest.git", Spec: 1, CreatedAt: at(5)}
+	repo := fleet.Repository{ID: fleet.NewRepositoryID(), TenantID: w.guest.ID, URL: "https://git.example/guest.git", SpecRevision: 1, CreatedAt: at(5)}
 	d := newDeployment(w, "visitor")
 	d.TenantID, d.RepositoryID, d.Rendered, d.EnvironmentTenant = w.guest.ID, repo.ID, fleet.Rendered{}, w.tenant.ID
 	x := newTarget(w, d, w.agent)

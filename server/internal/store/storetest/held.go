@@ -11,8 +11,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// heldAreListed pages through the held objects of one deployment on two agents, one at a time, and sees
-// neither objects that are not held nor those of another deployment.
+// heldAreListed pages through the held objects of one deployment on two agents, one at a time, and checks that
+// it gets neither other objects nor those of another deployment.
 func heldAreListed(t *testing.T, s store.Store) {
 	w := newWorld(t, s, "a")
 	agent, other := newAgent(w.tenant.ID, "aaa-first"), newDeployment(w, "other")
@@ -72,7 +72,7 @@ func heldAreListed(t *testing.T, s store.Store) {
 		{Deployment: w.deployment.ID, Name: w.deployment.Name, Objects: 3, Targets: 2}, {Deployment: other.ID, Name: other.Name, Objects: 1, Targets: 1},
 	}
 	slices.SortFunc(byDeployment, func(a, b store.HeldDeployment) int { return strings.Compare(a.Name, b.Name) })
-	same(t, "held by deployments that were let go", heldCounts(10), nil)
+	same(t, "held by detached targets", heldCounts(10), nil)
 	for _, x := range []fleet.Target{first, w.target, foreign} {
 		x.DetachedAt = time.Time{}
 		update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Targets().SetPlace(ctx, x) })
@@ -101,5 +101,5 @@ func heldAreListed(t *testing.T, s store.Store) {
 	})
 	first.DetachedAt = at(50)
 	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Targets().SetPlace(ctx, first) })
-	same(t, "objects by kind of what is attached", counts(), []store.KindCount{{Kind: "Namespace", Objects: 1}, {Kind: "Service", Objects: 1}})
+	same(t, "objects by kind of attached targets", counts(), []store.KindCount{{Kind: "Namespace", Objects: 1}, {Kind: "Service", Objects: 1}})
 }

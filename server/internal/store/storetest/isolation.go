@@ -13,9 +13,9 @@ import (
 
 // covers: invariant 7
 var isolationTests = map[string]func(*testing.T, store.Store){
-	"every method is in the table":                         everyMethodIsTried,
-	"nothing of one tenant is found or changed by another": tenantsAreWalls,
-	"equal names in two tenants are two things":            equalNames,
+	"every method is in the table":                      everyMethodIsTried,
+	"no row of a tenant is found or changed by another": tenantsAreIsolated,
+	"equal names in two tenants are two things":         equalNames,
 }
 
 func ignoreNotFound(err error) error {
@@ -43,7 +43,7 @@ func everyMethodIsTried(t *testing.T, _ store.Store) {
 		}
 		for i := range signature.NumIn() {
 			if signature.In(i) == reflect.TypeFor[fleet.TenantID]() {
-				t.Errorf("%s takes a tenant but is tried as if it did not", name)
+				t.Errorf("%s takes a tenant but is tested as a global method", name)
 			}
 		}
 	}
@@ -52,13 +52,13 @@ func everyMethodIsTried(t *testing.T, _ store.Store) {
 	}
 }
 
-func tenantsAreWalls(t *testing.T, s store.Store) {
+func tenantsAreIsolated(t *testing.T, s store.Store) {
 	w := withConfig(t, s, newWorld(t, s, "a"))
 	for _, c := range calls {
 		if c.foreign == global {
 			continue
 		}
-		// A fresh tenant for each: what is empty has nothing of its own to show.
+		// A new tenant for each: without rows of its own, every row that appears is a leak.
 		stranger := newTenant(t, s, "stranger-"+strings.ToLower(c.name))
 		before := dump(t, s, w)
 		var got any

@@ -10,9 +10,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Listings asks for a page by every filter alone and by all at once, and for what a page is shown with,
-// so that a store can look at the plans of its queries. There is more than a glance at the beginning
-// would find, and nothing that matches.
+// Listings lists a page by every filter alone and by all together, and reads what a page shows, so that a store
+// can check the plans of its queries. There are many rows and no match.
 func Listings(t *testing.T, s store.Store) {
 	t.Helper()
 	w := newWorld(t, s, "a")

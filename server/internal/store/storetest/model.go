@@ -13,7 +13,7 @@ import (
 var (
 	syncWords = []fleet.SyncState{fleet.SyncPending, fleet.SyncSyncing, fleet.SyncSynced, fleet.SyncFailed,
 		fleet.SyncDeleted, fleet.SyncRewound, fleet.SyncOutOfSync, fleet.SyncDetached}
-	// What agents say; the rest is Kedge's own.
+	// Values that agents report; Kedge sets the others.
 	saidSync = []fleet.SyncState{fleet.SyncPending, fleet.SyncSyncing, fleet.SyncSynced, fleet.SyncSynced, fleet.SyncFailed,
 		fleet.SyncDeleted, fleet.SyncRewound, fleet.SyncOutOfSync, fleet.SyncDetached}
 	saidHealth = []fleet.Health{fleet.HealthCurrent, fleet.HealthInProgress, fleet.HealthFailed,
@@ -22,7 +22,7 @@ var (
 		fleet.HealthTerminating, fleet.HealthNotFound, fleet.HealthUnknown, fleet.HealthStale}
 )
 
-// model is a small tenant that was made at random, with another one that has granted it an environment.
+// model is a small random tenant, with another one that has granted it an environment.
 type model struct {
 	tenant, owner fleet.TenantID
 	name          string
@@ -59,6 +59,16 @@ func newModel(rt *rapid.T) *model {
 	return m
 }
 
+var (
+	// saidReasons are what agents report in the model, and reasonWords what is asked for.
+	saidReasons = []fleet.Reason{"", fleet.ReasonSynced, fleet.ReasonApplying, fleet.ReasonForbidden, fleet.ReasonImagePullBackOff}
+	reasonWords = []fleet.Reason{
+		fleet.ReasonSynced, fleet.ReasonApplying, fleet.ReasonForbidden, fleet.ReasonImagePullBackOff, fleet.ReasonNotReported, fleet.ReasonObjectsFailed,
+		fleet.ReasonDetached, fleet.ReasonLabelMissing, fleet.ReasonNewRevisionWaits, fleet.ReasonAgentDisconnected, fleet.ReasonAgentNeverConnected,
+		fleet.ReasonRenderFailed, fleet.ReasonPathNotFound, fleet.ReasonDeleting, fleet.ReasonNoAgents, fleet.ReasonDrifted,
+	}
+)
+
 var someDigests = []string{"", "sha256:a", "sha256:b"}
 
 func (m *model) drawDeployment(rt *rapid.T, taken map[string]bool) Listed {
@@ -71,6 +81,9 @@ func (m *model) drawDeployment(rt *rapid.T, taken map[string]bool) Listed {
 		Source:      fleet.Source{RepoURL: repo.URL, Path: rapid.SampledFrom([]string{".", "deploy/Web_shop", "apps/100%", "ünder/shop"}).Draw(rt, "path")},
 		Rendered:    fleet.Rendered{Commit: rapid.SampledFrom([]string{"", "c0ffee", "beef"}).Draw(rt, "commit"), Digest: rapid.SampledFrom(someDigests).Draw(rt, "rendered")},
 		SourceError: rapid.SampledFrom([]string{"", "", "Bad YAML in web"}).Draw(rt, "error"),
+	}
+	if d.SourceError != "" {
+		d.SourceReason = rapid.SampledFrom([]fleet.Reason{fleet.ReasonRenderFailed, fleet.ReasonPathNotFound}).Draw(rt, "source reason")
 	}
 	for _, key := range []string{"tier", "team"} {
 		if value := rapid.SampledFrom([]string{"none", "", "web"}).Draw(rt, key); value != "none" {
@@ -114,7 +127,7 @@ func (m *model) drawTarget(rt *rapid.T, d fleet.Deployment, a fleet.Agent) fleet
 	if rapid.IntRange(0, 3).Draw(rt, "reported") > 0 {
 		x.Observed = fleet.Observed{
 			Version: version(), Sync: rapid.SampledFrom(saidSync).Draw(rt, "sync"),
-			Health: rapid.SampledFrom(saidHealth).Draw(rt, "health"), AsOf: at(4),
+			Health: rapid.SampledFrom(saidHealth).Draw(rt, "health"), Reason: rapid.SampledFrom(saidReasons).Draw(rt, "reason"), AsOf: at(4),
 		}
 	}
 	return x
@@ -137,6 +150,9 @@ func (m *model) drawFilter(rt *rapid.T) store.DeploymentFilter {
 	}
 	if chosen("health") {
 		f.Health = rapid.SampledFrom(healthWords).Draw(rt, "health")
+	}
+	if chosen("reason") {
+		f.Reason = rapid.SampledFrom(reasonWords).Draw(rt, "reason")
 	}
 	if chosen("labels") {
 		f.Labels = rapid.SampledFrom([]map[string]string{{"tier": ""}, {"tier": "web"}, {"tier": "web", "team": "web"}, {"none": ""}}).Draw(rt, "labels")
@@ -197,7 +213,7 @@ func (m *model) fill(ctx context.Context, tx store.Tx) error {
 	return nil
 }
 
-// fillDeployment makes the variant known before some of the targets and after others.
+// fillDeployment stores the variant before some of the targets and after others.
 func (m *model) fillDeployment(ctx context.Context, tx store.Tx, l Listed) error {
 	if err := tx.Deployments().Create(ctx, l.Deployment); err != nil {
 		return err

@@ -11,11 +11,11 @@ import (
 
 var notifyTests = map[string]func(*testing.T, store.Store){
 	"comes after a commit that recorded changes": notifyAfterCommit,
-	"is coalesced and holds nobody up":           notifyIsCoalesced,
+	"is coalesced and never blocks":              notifyIsCoalesced,
 	"ends with its context":                      notifyEnds,
 }
 
-// patience bounds a wait for something that happens at once.
+// patience limits a wait for something that happens immediately.
 const patience = 10 * time.Second
 
 func heard(t *testing.T, wake <-chan struct{}) {
@@ -26,7 +26,7 @@ func heard(t *testing.T, wake <-chan struct{}) {
 			t.Fatal("the channel was closed")
 		}
 	case <-time.After(patience):
-		t.Fatal("nothing was heard")
+		t.Fatal("no notification was received")
 	}
 }
 
@@ -34,7 +34,7 @@ func silent(t *testing.T, what string, wake <-chan struct{}) {
 	t.Helper()
 	select {
 	case <-wake:
-		t.Fatalf("%s: something was heard", what)
+		t.Fatalf("%s: a notification was received", what)
 	default:
 	}
 }
@@ -60,7 +60,7 @@ func notifyAfterCommit(t *testing.T, s store.Store) {
 	heard(t, first)
 	heard(t, second)
 	if last(t, s) <= before {
-		t.Error("what was announced should be there to be read")
+		t.Error("the notified change must be readable")
 	}
 }
 
@@ -71,14 +71,14 @@ func notifyIsCoalesced(t *testing.T, s store.Store) {
 		appendEvents(t, s, tenant, 1) // nobody reads meanwhile
 	}
 	heard(t, wake)
-	for range 2 { // what is heard late may be heard once more, never once per commit
+	for range 2 { // a late notification may come once more, but not once per commit
 		select {
 		case <-wake:
 		default:
 			return
 		}
 	}
-	t.Error("five commits should not be heard three times by one who was busy")
+	t.Error("five commits must not be notified three times to a busy receiver")
 }
 
 func notifyEnds(t *testing.T, s store.Store) {

@@ -11,9 +11,9 @@ import (
 
 // covers: T2
 var operationTests = map[string]func(*testing.T, store.Store){
-	"are listed newest first, narrowed by what is asked": operationListing,
-	"move on until they are done":                        operationStates,
-	"are trimmed when they are done":                     operationTrim,
+	"are listed newest first, with filters":  operationListing,
+	"change their state until they are done": operationStates,
+	"are trimmed when they are done":         operationTrim,
 }
 
 func getOperation(t *testing.T, s store.Store, o fleet.Operation) fleet.Operation {
@@ -92,11 +92,11 @@ func operationStates(t *testing.T, s store.Store) {
 	}{
 		{"nothing new", fleet.OperationWaiting, "soon", 20, func() {}, nil},
 		{"it begins", fleet.OperationInProgress, "soon", 21, func() { want.State, want.UpdatedAt = fleet.OperationInProgress, at(21) }, []store.Change{record}},
-		{"it says more", fleet.OperationInProgress, "1 of 2", 22, func() { want.Message, want.UpdatedAt = "1 of 2", at(22) }, []store.Change{record}},
+		{"another message", fleet.OperationInProgress, "1 of 2", 22, func() { want.Message, want.UpdatedAt = "1 of 2", at(22) }, []store.Change{record}},
 		{"it fails", fleet.OperationFailed, "refused", 23, func() {
 			want.State, want.Message, want.UpdatedAt, want.FinishedAt = fleet.OperationFailed, "refused", at(23), at(23)
 		}, []store.Change{record}},
-		{"what is done stays", fleet.OperationCompleted, "after all", 24, func() {}, nil},
+		{"a finished one does not change", fleet.OperationCompleted, "after all", 24, func() {}, nil},
 	}
 	for _, step := range steps {
 		before := last(t, s)
@@ -109,6 +109,7 @@ func operationStates(t *testing.T, s store.Store) {
 	}
 }
 
+// defect: B11
 func operationTrim(t *testing.T, s store.Store) {
 	a, b := newWorld(t, s, "a"), newWorld(t, s, "b")
 	update(t, s, func(ctx context.Context, tx store.Tx) error {
@@ -128,7 +129,7 @@ func operationTrim(t *testing.T, s store.Store) {
 }
 
 var replyTests = map[string]func(*testing.T, store.Store){
-	"are kept by key and by who asked": func(t *testing.T, s store.Store) {
+	"are stored by key and caller": func(t *testing.T, s store.Store) {
 		claim := func(r store.Reply) (kept store.Reply, mine bool) {
 			update(t, s, func(ctx context.Context, tx store.Tx) (err error) {
 				kept, mine, err = tx.Replies().Claim(ctx, r)
@@ -141,9 +142,9 @@ var replyTests = map[string]func(*testing.T, store.Store){
 		same(t, "the first has it", mine, true)
 		kept, mine := claim(store.Reply{Scope: "ada", Key: "k", Request: []byte{3}, At: at(20)})
 		same(t, "the second has it", mine, false)
-		same(t, "while it is under way", kept, first)
+		same(t, "while it is running", kept, first)
 		_, mine = claim(store.Reply{Scope: "bob", Key: "k", At: at(10)})
-		same(t, "somebody else's key", mine, true)
+		same(t, "the key of another caller", mine, true)
 
 		done := first
 		done.Status, done.Body, done.Location = 201, []byte("made"), "/x"
@@ -154,7 +155,7 @@ var replyTests = map[string]func(*testing.T, store.Store){
 		same(t, "the answer", kept, done)
 		update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Replies().Release(ctx, "bob", "k") })
 		_, mine = claim(store.Reply{Scope: "bob", Key: "k", At: at(30)})
-		same(t, "a claim that was given up", mine, true)
+		same(t, "a released claim", mine, true)
 		refuse(t, s, store.ErrNotFound, func(ctx context.Context, tx store.Tx) error {
 			return tx.Replies().Complete(ctx, store.Reply{Scope: "bob", Key: "unknown", Status: 200})
 		})

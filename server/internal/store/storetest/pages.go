@@ -13,13 +13,13 @@ import (
 
 // covers: T1 (keyset pages)
 var pageTests = map[string]func(*testing.T, store.Store){
-	"give everything once, in order, whatever their size": pagesGiveEverythingOnce,
+	"contain everything once, in order, for every page size": pagesGiveEverythingOnce,
 }
 
-// paging reads one page of a listing, as the keys of its rows, with the page behind it.
+// paging reads one page of a listing, as the keys of its rows, with the next page.
 type paging func(ctx context.Context, tx store.Tx, page store.Page) (keys []string, next store.Page, err error)
 
-// pagesOf makes a paging of a listing whose rows have a key of two parts.
+// pagesOf returns a paging of a listing whose rows have a key of two parts.
 func pagesOf[T any](list func(context.Context, store.Tx, store.Page) ([]T, error), key func(T) (after, id string)) paging {
 	return func(ctx context.Context, tx store.Tx, page store.Page) (keys []string, next store.Page, err error) {
 		rows, err := list(ctx, tx, page)
@@ -64,7 +64,7 @@ func pagesGiveEverythingOnce(t *testing.T, s store.Store) {
 	for name, list := range listings {
 		want := readPages(t, s, list, store.Whole())
 		if len(want) < 5 {
-			t.Errorf("there are %d %s, which is too few to tell", len(want), name)
+			t.Errorf("there are %d %s, which is too few for a test", len(want), name)
 		}
 		for _, limit := range []int{1, 2, 4} {
 			same(t, fmt.Sprintf("%s in pages of %d", name, limit), readPages(t, s, list, store.Page{Limit: limit}), want)
@@ -91,7 +91,7 @@ func readPages(t *testing.T, s store.Store, list paging, page store.Page) (all [
 	}
 }
 
-// addMore adds one of everything that is listed, some of them under the same name or at the same time.
+// addMore adds one of everything that is listed, some with the same name or time.
 func (w *world) addMore(ctx context.Context, tx store.Tx, i int) error {
 	id, name := w.tenant.ID, fmt.Sprint("more-", i/2)
 	other := fleet.Tenant{ID: fleet.NewTenantID(), Name: fmt.Sprint("other-", i), CreatedAt: at(i)}
@@ -113,10 +113,10 @@ func (w *world) addMore(ctx context.Context, tx store.Tx, i int) error {
 	)
 }
 
-// someBundles are others each time: a revision with the same ones as the newest is not another.
+// someBundles returns new bundles each time: a revision with the same bundles as the newest is not another.
 func someBundles(w *world, i int) map[string]string {
 	return map[string]string{fmt.Sprint("variant-", i): w.bundle.Digest}
 }
 
-// randomHash looks like that of a token.
+// randomHash looks like the hash of a token.
 func randomHash() []byte { return fmt.Appendf(nil, "%-32.32s", fleet.NewTokenID()+fleet.NewTokenID()) }

@@ -11,17 +11,17 @@ import (
 )
 
 var pendingTests = map[string]func(*testing.T, store.Store){
-	"specs are kept beside the one in force":          pendingSpecsAreKept,
-	"specs say what is in their way":                  pendingProblems,
-	"specs come into force":                           pendingSpecsComeIntoForce,
-	"specs that are withdrawn leave nothing":          pendingSpecsAreWithdrawn,
-	"specs hold their repository and environment":     pendingSpecsHold,
-	"a source revision is written and tells nobody":   sourceRevisionsAreWritten,
-	"deployments that are removed take theirs along":  pendingSpecsGoWithDeployments,
-	"deployments that have a problem count as failed": pendingProblemsAreFailures,
+	"specs are stored in addition to the one in force":               pendingSpecsAreKept,
+	"specs have a problem":                                           pendingProblems,
+	"specs take effect":                                              pendingSpecsComeIntoForce,
+	"specs that are withdrawn leave nothing":                         pendingSpecsAreWithdrawn,
+	"specs prevent the deletion of their repository and environment": pendingSpecsHold,
+	"a source revision is written without a change record":           sourceRevisionsAreWritten,
+	"removed deployments lose theirs":                                pendingSpecsGoWithDeployments,
+	"deployments that have a problem count as failed":                pendingProblemsAreFailures,
 }
 
-// newPending differs from what newDeployment gives in everything that a spec has.
+// newPending differs from newDeployment in every field of a spec.
 func newPending(w *world, d fleet.Deployment) fleet.PendingSpec {
 	return fleet.PendingSpec{
 		TenantID: d.TenantID, DeploymentID: d.ID, Labels: map[string]string{"team": "db"}, RepositoryID: w.repo.ID,
@@ -29,7 +29,7 @@ func newPending(w *world, d fleet.Deployment) fleet.PendingSpec {
 			Variables: map[string]string{"size": `"2" {agent.name}`}, Kind: fleet.SourceKustomize,
 			Helm: fleet.Helm{ReleaseName: "q", ValuesFiles: []string{"y.yaml"}, Values: `{"b":2}`, SkipCRDs: true, Set: []fleet.HelmSet{{Type: fleet.HelmSetString, Expression: "c=1"}}}},
 		EnvironmentTenant: w.tenant.ID, EnvironmentID: w.env.ID, Namespace: "elsewhere",
-		Policy: fleet.Policy{AllowEmpty: true, Manual: true, CreateNamespace: true}, By: "bob", EditedAt: at(60), Reason: fleet.PendingNotRead,
+		Policy: fleet.Policy{AllowEmpty: true, Manual: true, CreateNamespace: true}, By: "bob", EditedAt: at(60), Reason: fleet.ReasonSourceNotRead,
 	}
 }
 
@@ -38,9 +38,9 @@ func withPending(t *testing.T, s store.Store, w *world) fleet.PendingSpec {
 	t.Helper()
 	p := newPending(w, w.deployment)
 	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.PendingSpecs().Put(ctx, p) })
-	w.deployment.Spec++
-	w.deployment.PendingSpec = w.deployment.Spec
-	p.Spec, p.Environment, p.Source.RepoURL = w.deployment.Spec, w.env.Name, w.repo.URL
+	w.deployment.SpecRevision++
+	w.deployment.PendingSpecRevision = w.deployment.SpecRevision
+	p.SpecRevision, p.Environment, p.Source.RepoURL = w.deployment.SpecRevision, w.env.Name, w.repo.URL
 	return p
 }
 
@@ -83,14 +83,14 @@ func pendingSpecsAreKept(t *testing.T, s store.Store) {
 
 	p.Source.Path, p.Labels, p.Source.Variables, p.Source.Globs = "third", map[string]string{}, map[string]string{}, nil
 	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.PendingSpecs().Put(ctx, p) })
-	p.Spec++
+	p.SpecRevision++
 	same(t, "after another edit", getPending(t, s, w), p)
 }
 
 func pendingProblems(t *testing.T, s store.Store) {
 	w := newWorld(t, s, "a")
 	p := withPending(t, s, w)
-	p.Reason, p.Problem, p.EditedAt = fleet.PendingUnrendered, "bad yaml", time.Time{}
+	p.Reason, p.Problem, p.EditedAt = fleet.ReasonSourceNotRendered, "bad yaml", time.Time{}
 	for i, changes := range []int{1, 0} {
 		before := last(t, s)
 		update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.PendingSpecs().SetProblem(ctx, p) })
@@ -100,7 +100,7 @@ func pendingProblems(t *testing.T, s store.Store) {
 		}
 	}
 	other := p
-	other.Spec++ // which nobody has asked for
+	other.SpecRevision++ // which nobody has asked for
 	refuse(t, s, store.ErrNotFound, func(ctx context.Context, tx store.Tx) error { return tx.PendingSpecs().SetProblem(ctx, other) })
 }
 
@@ -114,7 +114,7 @@ func pendingSpecsComeIntoForce(t *testing.T, s store.Store) {
 	want := w.deployment.With(p)
 	want.SourceRevision, want.Detected, want.Pin = 4, fleet.SourcePlain, fleet.Pin{}
 	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Deployments().Promote(ctx, want) })
-	want.PendingSpec, want.SourceAt = 0, at(30)
+	want.PendingSpecRevision, want.SourceSince = 0, time.Time{} // until its render is recorded
 	same(t, "deployment", getDeployment(t, s, w), want)
 	refuse(t, s, store.ErrNotFound, func(ctx context.Context, tx store.Tx) error {
 		_, err := tx.PendingSpecs().Get(ctx, w.tenant.ID, w.deployment.ID)
@@ -130,7 +130,7 @@ func pendingSpecsAreWithdrawn(t *testing.T, s store.Store) {
 		return tx.PendingSpecs().Remove(ctx, w.tenant.ID, w.deployment.ID)
 	}
 	update(t, s, remove)
-	w.deployment.Spec, w.deployment.PendingSpec = w.deployment.Spec+1, 0
+	w.deployment.SpecRevision, w.deployment.PendingSpecRevision = w.deployment.SpecRevision+1, 0
 	same(t, "deployment", getDeployment(t, s, w), w.deployment)
 	before := last(t, s)
 	update(t, s, remove) // once more is no mistake
@@ -206,7 +206,7 @@ func pendingProblemsAreFailures(t *testing.T, s store.Store) {
 	failed := func() int { return len(listDeployments(t, s, w, store.DeploymentFilter{Sync: fleet.SyncFailed})) }
 	p := withPending(t, s, w)
 	same(t, "failed before it was read", failed(), 0)
-	p.Reason, p.Problem = fleet.PendingUnreadable, "no route to host"
+	p.Reason, p.Problem = fleet.ReasonSourceUnreadable, "no route to host"
 	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.PendingSpecs().SetProblem(ctx, p) })
 	same(t, "failed", failed(), 1)
 }

@@ -13,8 +13,8 @@ func newPerson(name, subject string) fleet.Person {
 }
 
 var peopleTests = map[string]func(*testing.T, store.Store){
-	"have a name that is nobody else's": peopleNames,
-	"are listed with their sessions":    peopleList,
+	"have a unique name":             peopleNames,
+	"are listed with their sessions": peopleList,
 }
 
 func peopleNames(t *testing.T, s store.Store) {
@@ -28,7 +28,7 @@ func peopleNames(t *testing.T, s store.Store) {
 	missing(t, s, get)
 	before := last(t, s)
 	update(t, s, bind(ada))
-	update(t, s, bind(newPerson("ada.l", "1"))) // the same person by another name
+	update(t, s, bind(newPerson("ada.l", "1"))) // the same person with another name
 	for _, again := range []fleet.Person{ada, newPerson("ada", "2")} {
 		refuse(t, s, store.ErrExists, bind(again))
 	}

@@ -10,14 +10,14 @@ import (
 )
 
 var reportTests = map[string]func(*testing.T, store.Store){
-	"write what is new and nothing else":           reportsWriteNews,
-	"replace, add and remove objects":              reportsOnObjects,
-	"of others change nothing":                     reportsOfOthers,
-	"of a target without any are always news":      firstReport,
-	"that are refused leave a batch of them whole": reportBatch,
-	"of too many objects are cut":                  reportsAreBounded,
-	"in a batch do what they do one by one":        batchesAreSums,
-	"on what was looked at before":                 reportsOnStandings,
+	"write only changes":                            reportsWriteNews,
+	"replace, add and remove objects":               reportsOnObjects,
+	"of others change nothing":                      reportsOfOthers,
+	"of a target without any are always news":       firstReport,
+	"that are refused do not affect their batch":    reportBatch,
+	"of too many objects are cut":                   reportsAreBounded,
+	"have the same effect in a batch as one by one": batchesAreSums,
+	"with targets that were read before":            reportsOnStandings,
 }
 
 func getObjects(t *testing.T, s store.Store, w *world) []fleet.ObjectStatus {
@@ -27,7 +27,7 @@ func getObjects(t *testing.T, s store.Store, w *world) []fleet.ObjectStatus {
 	})
 }
 
-// standing is how a target stands.
+// standing returns the standing of a target.
 func standing(x fleet.Target) store.Standing {
 	return store.Standing{
 		ID: x.ID, TenantID: x.TenantID, DeploymentID: x.DeploymentID, DeploymentName: x.DeploymentName, AgentID: x.AgentID, Observed: x.Observed,
@@ -36,7 +36,7 @@ func standing(x fleet.Target) store.Standing {
 	}
 }
 
-// observe makes one report.
+// observe writes one report.
 func observe(ctx context.Context, tx store.Tx, tenant fleet.TenantID, agent fleet.AgentID, r store.Report) (changed bool, err error) {
 	ids, err := tx.Targets().SetObserved(ctx, tenant, []store.AgentReport{{Agent: agent, Report: r}})
 	return len(ids) > 0, err
@@ -109,7 +109,7 @@ func reportsWriteNews(t *testing.T, s store.Store) {
 	}
 	got := getTarget(t, s, w)
 	same(t, "desired", got.Desired, w.target.Desired)
-	same(t, "sync since", got.SyncSince, at(63))
+	same(t, "sync since, of the newest version", got.SyncSince, at(67))
 	same(t, "health since", got.HealthSince, at(61))
 }
 
@@ -119,7 +119,7 @@ func reportsOnObjects(t *testing.T, s store.Store) {
 	broken := web
 	broken.Health, broken.Message = fleet.HealthFailed, "crash loop"
 	moved := broken
-	moved.Version = "v2" // another way to the same object
+	moved.Version = "v2" // the same object in another version
 	job := newObject("batch", "Job", "shop", "migrate", "")
 	older := w.target.Observed
 	older.Generation--
@@ -131,7 +131,7 @@ func reportsOnObjects(t *testing.T, s store.Store) {
 	}{
 		{"the same list again", store.Report{Full: true, Objects: []fleet.ObjectStatus{service, web}}, []fleet.ObjectStatus{service, web}, false},
 		{"an empty delta", store.Report{}, []fleet.ObjectStatus{service, web}, false},
-		{"a delta that says the same", store.Report{Objects: []fleet.ObjectStatus{web}}, []fleet.ObjectStatus{service, web}, false},
+		{"a delta without changes", store.Report{Objects: []fleet.ObjectStatus{web}}, []fleet.ObjectStatus{service, web}, false},
 		{"a delta that changes one", store.Report{Objects: []fleet.ObjectStatus{broken}}, []fleet.ObjectStatus{service, broken}, true},
 		{"a list that heals one", store.Report{Full: true, Objects: []fleet.ObjectStatus{web, service}}, []fleet.ObjectStatus{service, web}, true},
 		{"a list that changes one", store.Report{Full: true, Objects: []fleet.ObjectStatus{broken, service}}, []fleet.ObjectStatus{service, broken}, true},
@@ -212,7 +212,7 @@ func firstReport(t *testing.T, s store.Store) {
 	same(t, "after", read(t, s, get).Observed, fleet.Observed{AsOf: at(70)})
 }
 
-// reportBatch shows that a report on what does not exist does not cost the others of its transaction.
+// reportBatch checks that a report on a missing target does not affect the others of its transaction.
 func reportBatch(t *testing.T, s store.Store) {
 	w := newWorld(t, s, "a")
 	want := w.target.Observed
@@ -245,14 +245,14 @@ func reportsAreBounded(t *testing.T, s store.Store) {
 	same(t, "a change of one that is there", report(t, s, w, delta), true)
 	same(t, "and once more", report(t, s, w, delta), false)
 	delta.Gone = []fleet.ObjectRef{objects[7].ObjectRef}
-	same(t, "room for one", report(t, s, w, delta), true)
+	same(t, "space for one", report(t, s, w, delta), true)
 	got := getObjects(t, s, w)
 	same(t, "objects", len(got), store.MaxObjects)
 	same(t, "the one that was changed", got[3], known)
 	same(t, "the one that came in", got[len(got)-1], objects[store.MaxObjects])
 }
 
-// batchesAreSums gives the same reports to one tenant one by one and to another all at once.
+// batchesAreSums writes the same reports to one tenant one by one and to another all together.
 func batchesAreSums(t *testing.T, s store.Store) {
 	one, all := newWorld(t, s, "a"), newWorld(t, s, "b")
 	of := func(w *world) []store.AgentReport {
@@ -292,13 +292,13 @@ func batchesAreSums(t *testing.T, s store.Store) {
 	update(t, s, func(ctx context.Context, tx store.Tx) error {
 		again := of(all)
 		changed, err := tx.Targets().SetObserved(ctx, all.tenant.ID, again[5:])
-		same(t, "changed by what is known", changed, nil)
+		same(t, "changed by known states", changed, nil)
 		return err
 	})
 	same(t, "changes", since(t, s, before), nil)
 }
 
-// reportsOnStandings makes reports with what the same transaction has read before.
+// reportsOnStandings writes reports with standings that the same transaction has read before.
 func reportsOnStandings(t *testing.T, s store.Store) {
 	a, b := newWorld(t, s, "a"), newWorld(t, s, "b")
 	say := func(x *store.Standing, message string) store.AgentReport {

@@ -12,7 +12,7 @@ import (
 
 var repositoryTests = map[string]func(*testing.T, store.Store){
 	"are unique by URL in their tenant":           repositoriesAreUnique,
-	"tell others only of news":                    repositoryChecks,
+	"record only changes":                         repositoryChecks,
 	"say up to which commit they were evaluated":  repositoryRefs,
 	"are polled while a live deployment uses one": repositoriesInUse,
 	"are read with a credential or without":       repositoryCredentials,
@@ -22,7 +22,7 @@ var repositoryTests = map[string]func(*testing.T, store.Store){
 
 func repositoriesAreUnique(t *testing.T, s store.Store) {
 	w := newWorld(t, s, "a")
-	other := fleet.Repository{ID: fleet.NewRepositoryID(), TenantID: w.tenant.ID, URL: "https://git.example/a.git", Spec: 1, CreatedAt: at(1)}
+	other := fleet.Repository{ID: fleet.NewRepositoryID(), TenantID: w.tenant.ID, URL: "https://git.example/a.git", SpecRevision: 1, CreatedAt: at(1)}
 	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Repositories().Create(ctx, other) })
 	refuse(t, s, store.ErrExists, func(ctx context.Context, tx store.Tx) error {
 		again := other
@@ -45,7 +45,7 @@ func repositoriesAreUnique(t *testing.T, s store.Store) {
 	}
 	list := func(page store.Page) []fleet.Repository {
 		return read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Repository, error) {
-			return tx.Repositories().List(ctx, w.tenant.ID, page)
+			return tx.Repositories().List(ctx, w.tenant.ID, store.RepositoryFilter{Page: page})
 		})
 	}
 	same(t, "list", list(store.Page{}), []fleet.Repository{other, w.repo})
@@ -66,14 +66,15 @@ func repositoryChecks(t *testing.T, s store.Store) {
 		reason  string
 		when    time.Time
 		message string
-		why     string // the identifier beside the message
+		why     fleet.Reason
+		since   time.Time
 		changes []store.Change
 	}{
-		{"the first good look is no news", at(20), "", "", nil},
-		{"it broke", at(30), "no route", "", []store.Change{record}},
-		{"still broken, in the same words", at(40), "no route", "", nil},
-		{"broken differently", at(50), "not a repository", "NotAGitRepository", []store.Change{record}},
-		{"it healed", at(60), "", "", []store.Change{record}},
+		{"the first good look is no news", at(20), "", "", at(20), nil},
+		{"it broke", at(30), "no route", "", at(30), []store.Change{record}},
+		{"still broken, in the same words", at(40), "no route", "", at(30), nil},
+		{"broken differently", at(50), "not a repository", fleet.ReasonNotGit, at(30), []store.Change{record}},
+		{"it healed", at(60), "", "", at(60), []store.Change{record}},
 	}
 	for _, step := range steps {
 		before := last(t, s)
@@ -81,7 +82,7 @@ func repositoryChecks(t *testing.T, s store.Store) {
 			return tx.Repositories().SetChecked(ctx, w.tenant.ID, w.repo.ID, step.when, step.message, step.why)
 		})
 		want := w.repo
-		want.CheckedAt, want.Error, want.ErrorReason = step.when, step.message, step.why
+		want.CheckedAt, want.Error, want.ErrorReason, want.StateSince = step.when, step.message, step.why, step.since
 		same(t, step.reason, read(t, s, func(ctx context.Context, tx store.Tx) (fleet.Repository, error) {
 			return tx.Repositories().Get(ctx, w.tenant.ID, w.repo.ID)
 		}), want)
@@ -155,13 +156,13 @@ func repositoryCredentials(t *testing.T, s store.Store) {
 	same(t, "of the first", of(w.credential.ID), []fleet.Repository{want})
 	before := last(t, s)
 	update(t, s, set(second.ID))
-	want.CredentialID, want.Spec = second.ID, 2
+	want.CredentialID, want.SpecRevision = second.ID, 2
 	same(t, "of the first", of(w.credential.ID), nil)
 	same(t, "of the second", of(second.ID), []fleet.Repository{want})
 	refuse(t, s, store.ErrNotFound, set(other.credential.ID))
 	refuse(t, s, store.ErrNotFound, set("crd-nowhere"))
 	update(t, s, set(""))
-	want.CredentialID, want.Spec = "", 3
+	want.CredentialID, want.SpecRevision = "", 3
 	same(t, "without one", read(t, s, func(ctx context.Context, tx store.Tx) (fleet.Repository, error) {
 		return tx.Repositories().Get(ctx, w.tenant.ID, w.repo.ID)
 	}), want)
@@ -194,7 +195,7 @@ func repositoryPolicy(t *testing.T, s store.Store) {
 	w := newWorld(t, s, "a")
 	signed := fleet.Repository{
 		ID: fleet.NewRepositoryID(), TenantID: w.tenant.ID, URL: "https://git.example/signed.git", Submodules: true, Signers: "ann ssh-ed25519 AAAA",
-		Spec: 1, CreatedAt: at(5),
+		SpecRevision: 1, CreatedAt: at(5),
 	}
 	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Repositories().Create(ctx, signed) })
 	get := func() fleet.Repository {
@@ -207,7 +208,7 @@ func repositoryPolicy(t *testing.T, s store.Store) {
 	update(t, s, func(ctx context.Context, tx store.Tx) error {
 		return tx.Repositories().SetPolicy(ctx, w.tenant.ID, signed.ID, false, "")
 	})
-	signed.Submodules, signed.Signers, signed.Spec = false, "", 2
+	signed.Submodules, signed.Signers, signed.SpecRevision = false, "", 2
 	same(t, "after an edit", get(), signed)
 	same(t, "changes", since(t, s, before), []store.Change{{TenantID: w.tenant.ID, Kind: store.ChangeRepository, ID: string(signed.ID)}})
 }

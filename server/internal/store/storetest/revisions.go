@@ -90,7 +90,7 @@ func revisionsAreNotRepeated(t *testing.T, s store.Store) {
 	same(t, "list", listRevisions(t, s, w), []fleet.Revision{again})
 	other := newRevisions(t, s, w, 1)[0]
 	other.Seq = appendRevision(t, s, w, other, 3)
-	// Going back to what was there before the newest is a step of its own.
+	// Going back to the state before the newest is a new revision.
 	back := again
 	back.Seq = appendRevision(t, s, w, again, 3)
 	same(t, "list", listRevisions(t, s, w), []fleet.Revision{back, other, again})

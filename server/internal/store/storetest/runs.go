@@ -48,7 +48,7 @@ func runsAreListed(t *testing.T, s store.Store) {
 	same(t, "one", getRun(t, s, second), second)
 	list := func(page store.Page) []fleet.SyncRun {
 		return read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.SyncRun, error) {
-			return tx.Runs().OfDeployment(ctx, w.tenant.ID, w.deployment.ID, page)
+			return tx.Runs().OfDeployment(ctx, w.tenant.ID, w.deployment.ID, store.RunFilter{Page: page})
 		})
 	}
 	same(t, "all", list(store.Page{}), []fleet.SyncRun{third, second, w.run})
@@ -149,7 +149,7 @@ func runsTrim(t *testing.T, s store.Store) {
 		update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Runs().Trim(ctx, w.tenant.ID, n) })
 		var out []int64
 		for _, r := range read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.SyncRun, error) {
-			return tx.Runs().OfDeployment(ctx, w.tenant.ID, w.deployment.ID, store.Page{})
+			return tx.Runs().OfDeployment(ctx, w.tenant.ID, w.deployment.ID, store.RunFilter{})
 		}) {
 			out = append(out, r.Seq)
 		}

@@ -10,7 +10,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// What reads Stale is said twice: by [fleet.Target.LostSince] for views, and in SQL for filters and counts.
+// Stale is defined twice: in [fleet.Target.LostSince] for views, and in SQL for filters and counts.
 //
 // covers: D7
 func staleAlike(t *testing.T, s store.Store) {
@@ -20,21 +20,21 @@ func staleAlike(t *testing.T, s store.Store) {
 	cases := []struct {
 		reason      string
 		said        fleet.Observed
-		connections []time.Time // when each replica left; zero is still there
+		connections []time.Time // when each replica disconnected; zero if connected
 		deleted     bool
 		health      fleet.Health
 		since       time.Time
 	}{
 		{"it has never connected", none, nil, false, fleet.HealthUnknown, time.Time{}},
 		{"it has never connected, and another of its name has reported before", heard, nil, false, fleet.HealthStale, at(30)},
-		{"it is there and has said nothing", none, []time.Time{{}}, false, fleet.HealthUnknown, time.Time{}},
+		{"it is connected and has not reported", none, []time.Time{{}}, false, fleet.HealthUnknown, time.Time{}},
 		{"it is there and well", heard, []time.Time{{}}, false, fleet.HealthCurrent, time.Time{}},
 		{"one replica of it is there", heard, []time.Time{at(40), {}}, false, fleet.HealthCurrent, time.Time{}},
-		{"it was lost before it has said anything", none, []time.Time{at(20)}, false, fleet.HealthStale, at(20)},
+		{"it was lost before its first report", none, []time.Time{at(20)}, false, fleet.HealthStale, at(20)},
 		{"it was lost after its last report", heard, []time.Time{at(20), at(40)}, false, fleet.HealthStale, at(40)},
 		{"its last report is later than its last beat", heard, []time.Time{at(20)}, false, fleet.HealthStale, at(30)},
 		{"it was deleted", heard, []time.Time{{}}, true, fleet.HealthStale, at(30)},
-		{"it was deleted before it has said anything", none, []time.Time{at(20)}, true, fleet.HealthUnknown, time.Time{}},
+		{"it was deleted before its first report", none, []time.Time{at(20)}, true, fleet.HealthUnknown, time.Time{}},
 	}
 	for i, tc := range cases {
 		a, d := newAgent(w.tenant.ID, fmt.Sprint("agent-", i)), newDeployment(w, fmt.Sprint("app-", i))
@@ -75,7 +75,7 @@ func staleAlike(t *testing.T, s store.Store) {
 	}
 }
 
-// staleInStore checks that the only target of d is found by what its view says, and by nothing else.
+// staleInStore checks that the only target of d is found by the values of its view, and by no others.
 func staleInStore(t *testing.T, s store.Store, w *world, d fleet.Deployment, reason string, view fleet.View) {
 	t.Helper()
 	stale := view.Health == fleet.HealthStale

@@ -1,6 +1,5 @@
-// Package storetest is the conformance suite of the persistence contract: every implementation of
-// [store.Store] passes Run. It reaches stores through the contract only, so what it shows is true
-// of all of them. It is for tests.
+// Package storetest is the conformance suite of the persistence contract: every implementation of [store.Store]
+// passes Run. It uses only the contract, so its results apply to all of them. It is for tests.
 package storetest
 
 import (
@@ -25,6 +24,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		"people":       peopleTests,
 		"agents":       agentTests,
 		"agentconfigs": agentConfigTests,
+		"owners":       ownerTests,
 		"connections":  connectionTests,
 		"replicas":     replicaTests,
 		"tokens":       tokenTests,
@@ -62,7 +62,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	}
 }
 
-// epoch is when everything in the suite begins. It has microseconds, which is what stores keep.
+// epoch is the start time of the suite. It has microseconds, the precision of stores.
 var epoch = time.Date(2026, 3, 1, 12, 0, 0, 123456000, time.UTC)
 
 // at is n seconds after the beginning.
@@ -114,7 +114,7 @@ func missing[T any](t *testing.T, s store.Store, fn func(ctx context.Context, tx
 	}
 }
 
-// same compares; no list and an empty list are the same.
+// same compares; nil and an empty list are equal.
 func same[T any](t *testing.T, what string, got, want T) {
 	t.Helper()
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
@@ -128,7 +128,7 @@ func last(t *testing.T, s store.Store) int64 {
 	return read(t, s, func(ctx context.Context, tx store.Tx) (int64, error) { return tx.Changes().Last(ctx) })
 }
 
-// since returns the records after seq without their numbers and times.
+// since returns the records after seq without numbers and times.
 func since(t *testing.T, s store.Store, seq int64) []store.Change {
 	t.Helper()
 	out := read(t, s, func(ctx context.Context, tx store.Tx) ([]store.Change, error) {

@@ -16,18 +16,18 @@ import (
 
 // covers: T1, T8
 var tallyTests = map[string]func(*testing.T, store.Store){
-	"count and find targets by the words that users read": wordsAgreeWithAModel,
+	"count and find targets by the states that users see": wordsAgreeWithAModel,
 }
 
-// reading is a target with what users read of it.
+// reading is a target with the states that users see.
 type reading struct {
 	fleet.Target
 	fleet.View
 	waiting bool
 }
 
-// wordsAgreeWithAModel makes small tenants at random, some of whose variants cannot be rendered, counts
-// their targets, and looks for some.
+// wordsAgreeWithAModel creates small random tenants, with some variants that cannot be rendered, counts their
+// targets, and searches for some.
 func wordsAgreeWithAModel(t *testing.T, s store.Store) {
 	rapid.Check(t, func(rt *rapid.T) {
 		m := newModel(rt)
@@ -38,7 +38,7 @@ func wordsAgreeWithAModel(t *testing.T, s store.Store) {
 			}
 			for _, l := range m.deployments {
 				problems[l.ID] = rapid.SampledFrom([]string{"", "no such folder"}).Draw(rt, "problem")
-				v := fleet.Variant{Name: "v", Rendered: fleet.Rendered{Digest: l.Variants["v"]}, Error: problems[l.ID]}
+				v := fleet.Variant{Name: "v", Rendered: fleet.Rendered{Digest: l.Variants["v"]}, Error: problems[l.ID], Reason: fleet.ReasonPathNotFound}
 				if err := tx.Deployments().PutVariant(t.Context(), m.tenant, l.ID, v); err != nil {
 					return err
 				}
@@ -65,25 +65,27 @@ func wordsAgreeWithAModel(t *testing.T, s store.Store) {
 	})
 }
 
-// readings says plainly what users read of the targets of a deployment, by the names of the agents.
+// readings is a plain implementation of the states that users see of the targets of a deployment, by agent
+// name.
 func (m *model) readings(l Listed, problem string, held bool) []reading {
 	var out []reading
 	for _, t := range l.Targets {
-		newest := l.Rendered.Digest
-		if t.Variant != "" {
-			newest = l.Variants[t.Variant]
-		}
 		r := reading{Target: t, View: t.ViewAt(m.presence[t.AgentID])}
-		r.waiting = newest != "" && newest != t.Desired.Digest && !t.Desired.Tombstone && !t.Desired.Detached && t.DetachedAt.IsZero()
+		r.waiting = l.waiting(t)
 		calm := r.View.Sync == fleet.SyncSynced || r.View.Sync == fleet.SyncPending
 		switch {
 		case !t.DetachedAt.IsZero():
-			r.View.Sync = fleet.SyncDetached
+			r.View.Sync, r.View.Reason = fleet.SyncDetached, fleet.ReasonDetached
 		case t.Desired.Tombstone:
-		case t.VariantError != "", t.Variant == "v" && problem != "":
-			r.View.Sync = fleet.SyncFailed
+		case t.VariantError != "":
+			r.View.Sync, r.View.Reason = fleet.SyncFailed, fleet.ReasonLabelMissing
+		case t.Variant == "v" && problem != "":
+			r.View.Sync, r.View.Reason = fleet.SyncFailed, fleet.ReasonPathNotFound
 		case held && r.waiting && calm:
-			r.View.Sync = fleet.SyncOutOfSync
+			r.View.Sync, r.View.Reason = fleet.SyncOutOfSync, fleet.ReasonNewRevisionWaits
+		}
+		if r.View.Reason == fleet.ReasonNotReported && t.AgentID != "" && m.presence[t.AgentID] == (fleet.Presence{}) {
+			r.View.Reason = fleet.ReasonAgentNeverConnected
 		}
 		out = append(out, r)
 	}
@@ -136,13 +138,14 @@ func (m *model) comparePages(ctx context.Context, rt *rapid.T, tx store.Tx, l Li
 	f := store.TargetFilter{
 		Sync:   rapid.SampledFrom(append([]fleet.SyncState{""}, syncWords...)).Draw(rt, "sync"),
 		Health: rapid.SampledFrom(append([]fleet.Health{"", ""}, healthWords...)).Draw(rt, "health"),
+		Reason: rapid.SampledFrom(append([]fleet.Reason{"", ""}, reasonWords...)).Draw(rt, "reason"),
 		Agent:  rapid.SampledFrom([]string{"", "", "agent-1"}).Draw(rt, "agent"),
 		Stale:  rapid.SampledFrom([]*bool{nil, nil, new(true), new(false)}).Draw(rt, "stale"),
 		Held:   rapid.Bool().Draw(rt, "held"),
 	}
 	var want, got []fleet.TargetID
 	for _, r := range m.readings(l, problem, f.Held) {
-		if (f.Sync == "" || f.Sync == r.View.Sync) && (f.Health == "" || f.Health == r.View.Health) && (f.Agent == "" || f.Agent == r.AgentName) &&
+		if (f.Sync == "" || f.Sync == r.View.Sync) && (f.Health == "" || f.Health == r.View.Health) && (f.Reason == "" || f.Reason == r.View.Reason) && (f.Agent == "" || f.Agent == r.AgentName) &&
 			(f.Stale == nil || *f.Stale == !r.StaleSince.IsZero()) {
 			want = append(want, r.ID)
 		}

@@ -15,14 +15,14 @@ import (
 var targetTests = map[string]func(*testing.T, store.Store){
 	"are one per deployment and agent":          targetsAreUnique,
 	"are listed by deployment and by agent":     targetListings,
-	"take what is desired":                      targetDesired,
-	"leave with their objects":                  targetRemoval,
+	"store the desired state":                   targetDesired,
+	"are deleted with their objects":            targetRemoval,
 	"are read with their names after all fills": targetsAreWhole,
 	"are listed page by page":                   targetsArePaged,
-	"change their place":                        targetPlace,
+	"change their placement":                    targetPlace,
 	"may outlive their agents":                  targetsWithoutAgents,
 	"are found by the name of a deleted agent":  targetsLeftBehind,
-	"are listed with what they hold back":       heldAreListed,
+	"are listed with their held objects":        heldAreListed,
 	"are listed when they are detached":         detachedAreListed,
 }
 
@@ -101,19 +101,19 @@ func targetListings(t *testing.T, s store.Store) {
 		list   listing
 		want   []fleet.Target
 	}{
-		{"a deployment's come by agent", func(ctx context.Context, x store.Targets) ([]fleet.Target, error) {
+		{"those of a deployment are sorted by agent", func(ctx context.Context, x store.Targets) ([]fleet.Target, error) {
 			return x.OfDeployment(ctx, w.tenant.ID, w.deployment.ID)
 		}, []fleet.Target{more[2], w.target}},
-		{"an agent's come by deployment", func(ctx context.Context, x store.Targets) ([]fleet.Target, error) {
+		{"those of an agent are sorted by deployment", func(ctx context.Context, x store.Targets) ([]fleet.Target, error) {
 			return x.OfAgentAllTenants(ctx, w.agent.ID)
 		}, []fleet.Target{more[1], w.target}},
-		{"some of an agent's come likewise", func(ctx context.Context, x store.Targets) ([]fleet.Target, error) {
+		{"some of an agent are sorted in the same way", func(ctx context.Context, x store.Targets) ([]fleet.Target, error) {
 			return x.GetAllTenants(ctx, w.agent.ID, []fleet.TargetID{w.target.ID, more[1].ID, more[2].ID})
 		}, []fleet.Target{more[1], w.target}},
 		{"none of an agent's are none", func(ctx context.Context, x store.Targets) ([]fleet.Target, error) {
 			return x.GetAllTenants(ctx, w.agent.ID, nil)
 		}, nil},
-		{"those that are named come by id", byID(w.target.ID, fleet.NewTargetID(), more[0].ID), two},
+		{"selected ones are sorted by id", byID(w.target.ID, fleet.NewTargetID(), more[0].ID), two},
 		{"none that are named are none", byID(), nil},
 	}
 	for _, c := range cases {
@@ -136,7 +136,7 @@ func targetsArePaged(t *testing.T, s store.Store) {
 			return err
 		}
 		for i := range 7 {
-			// Agents of one name come one after another: each is deleted before the next.
+			// Agents with one name exist one after another: each is deleted before the next.
 			a := newAgent(w.tenant.ID, fmt.Sprint("agent-", i/3))
 			x := newTarget(w, d, a)
 			want = append(want, x.ID)
@@ -208,7 +208,7 @@ func targetsWithoutAgents(t *testing.T, s store.Store) {
 		same(t, "a report of the agent that it was on changes it", changed, false)
 		return err
 	})
-	// An agent of the same name is another one, and may get a target of its own.
+	// An agent with the same name is another agent, and may get its own target.
 	again := newAgent(w.tenant.ID, w.agent.Name)
 	x := newTarget(w, w.deployment, again)
 	x.DeploymentName = w.deployment.Name
@@ -252,7 +252,7 @@ func targetsLeftBehind(t *testing.T, s store.Store) {
 	}
 	same(t, "left behind", found(), want)
 
-	// An agent that is enrolled anew takes one of them up.
+	// An agent that is enrolled again gets one of them.
 	again := newAgent(w.tenant.ID, w.agent.Name)
 	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Agents().Create(ctx, again) })
 	before := last(t, s)
@@ -298,7 +298,7 @@ func targetDesired(t *testing.T, s store.Store) {
 	refuse(t, s, store.ErrNotFound, func(ctx context.Context, tx store.Tx) error {
 		return tx.Targets().SetDesired(ctx, w.tenant.ID, w.target.ID, fleet.Desired{Digest: "sha256:unknown"})
 	})
-	same(t, "after what was refused", getTarget(t, s, w), want)
+	same(t, "after the refused change", getTarget(t, s, w), want)
 }
 
 func targetRemoval(t *testing.T, s store.Store) {

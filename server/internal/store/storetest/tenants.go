@@ -11,7 +11,7 @@ import (
 var tenantTests = map[string]func(*testing.T, store.Store){
 	"are created once and listed by name": tenantsAreListed,
 	"have a quota and may be suspended":   tenantsAreEdited,
-	"stay while they own something":       tenantDeletion,
+	"stay while they own resources":       tenantDeletion,
 }
 
 func tenantsAreListed(t *testing.T, s store.Store) {
@@ -79,7 +79,7 @@ func tenantsAreEdited(t *testing.T, s store.Store) {
 	}
 }
 
-// tenantDeletion takes away what holds a tenant, one by one.
+// tenantDeletion removes the resources of a tenant one by one.
 func tenantDeletion(t *testing.T, s store.Store) {
 	w, other := newWorld(t, s, "a"), newWorld(t, s, "b")
 	otherBefore := dump(t, s, other)

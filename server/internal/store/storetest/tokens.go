@@ -10,12 +10,12 @@ import (
 )
 
 var tokenTests = map[string]func(*testing.T, store.Store){
-	"of agents are found by hash and revoked once": agentTokens,
-	"of agents remember their last use":            agentTokenUse,
-	"of the API are found by hash and revoked":     apiTokens,
-	"of the API are a tenant's or the fleet's":     apiTokenOwners,
-	"of sessions keep groups and end by person":    sessions,
-	"of the API are trimmed when they are over":    apiTokensTrim,
+	"of agents are found by hash and revoked once":       agentTokens,
+	"of agents remember their last use":                  agentTokenUse,
+	"of the API are found by hash and revoked":           apiTokens,
+	"of the API are a tenant's or the fleet's":           apiTokenOwners,
+	"of sessions store groups and are revoked by person": sessions,
+	"of the API are trimmed when they are over":          apiTokensTrim,
 }
 
 func agentTokens(t *testing.T, s store.Store) {
@@ -79,7 +79,7 @@ func getAPIToken(t *testing.T, s store.Store, token fleet.APIToken) fleet.APITok
 
 func apiTokens(t *testing.T, s store.Store) {
 	w := newWorld(t, s, "a")
-	token := newAPIToken(w.tenant.ID, "ci") // a name may come twice
+	token := newAPIToken(w.tenant.ID, "ci") // a name may occur twice
 	before := last(t, s)
 	create := func(ctx context.Context, tx store.Tx) error { return tx.Tokens().CreateAPIToken(ctx, token) }
 	update(t, s, create)

@@ -12,16 +12,16 @@ import (
 )
 
 var transactionTests = map[string]func(*testing.T, store.Store){
-	"that fail leave nothing":                       rollbackLeavesNothing,
-	"that panic leave nothing and panic on":         panicsRollBack,
-	"go on after a name that is taken":              existsIsNotTheEnd,
-	"end with their context":                        contextEnds,
-	"do not wait longer than their context":         waitersGiveUp,
-	"that failed once cannot commit":                failureIsFinal,
-	"that view see one moment":                      viewsAreSnapshots,
-	"that view write nothing":                       viewsAreReadOnly,
-	"of a closed store fail":                        closedStore,
-	"see what they wrote, and others do not before": ownWrites,
+	"that fail leave nothing":               rollbackLeavesNothing,
+	"that panic leave nothing and panic on": panicsRollBack,
+	"continue after a name that is in use":  existsIsNotTheEnd,
+	"end with their context":                contextEnds,
+	"do not wait longer than their context": waitersGiveUp,
+	"that failed once cannot commit":        failureIsFinal,
+	"that view see one moment":              viewsAreSnapshots,
+	"that view write nothing":               viewsAreReadOnly,
+	"of a closed store fail":                closedStore,
+	"see their own writes before others do": ownWrites,
 }
 
 func rollbackLeavesNothing(t *testing.T, s store.Store) {
@@ -48,7 +48,7 @@ func panicsRollBack(t *testing.T, s store.Store) {
 	before := dump(t, s, w)
 	for _, run := range []func(context.Context, func(store.Tx) error) error{s.Update, s.View} {
 		func() {
-			defer func() { same(t, "what it panicked with", recover(), any("ouch")) }()
+			defer func() { same(t, "the value of the panic", recover(), any("ouch")) }()
 			_ = run(t.Context(), func(tx store.Tx) error {
 				_ = tx.Events().Append(t.Context(), w.event)
 				panic("ouch")
@@ -114,7 +114,7 @@ func contextEnds(t *testing.T, s store.Store) {
 			t.Errorf("%s after the end: got error %v, want %v", name, err, context.Canceled)
 		}
 	}
-	// A method's own context counts, too.
+	// The context of a method counts, too.
 	err = s.Update(t.Context(), func(tx store.Tx) error {
 		_ = tx.Events().Append(t.Context(), w.event)
 		return tx.Events().Append(ctx, w.event)
@@ -129,7 +129,7 @@ func waitersGiveUp(t *testing.T, s store.Store) {
 	w := newWorld(t, s, "a")
 	ctx, cancel := context.WithCancel(t.Context())
 	update(t, s, func(bg context.Context, tx store.Tx) error {
-		if err := tx.Events().Append(bg, w.event); err != nil { // holds whatever a writer holds
+		if err := tx.Events().Append(bg, w.event); err != nil { // holds all locks of a writer
 			return err
 		}
 		done := make(chan error)
@@ -149,7 +149,7 @@ func waitersGiveUp(t *testing.T, s store.Store) {
 	})
 }
 
-// failureIsFinal shows that nobody can commit half of a transaction by overlooking an error.
+// failureIsFinal checks that half of a transaction cannot be committed by ignoring an error.
 func failureIsFinal(t *testing.T, s store.Store) {
 	w := newWorld(t, s, "a")
 	before := dump(t, s, w)
@@ -222,9 +222,9 @@ func closedStore(t *testing.T, s store.Store) {
 	}
 	select {
 	case <-wake:
-		t.Error("a closed store should notify nobody")
+		t.Error("a closed store must not notify")
 	case <-s.Notify(t.Context()):
-		t.Error("a closed store should notify nobody")
+		t.Error("a closed store must not notify")
 	default:
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// Wide is a tenant of many deployments, with one or two targets each, in which every filter can
-// match nearly all, few, or a part at the far end of the alphabet.
+// Wide is a tenant of many deployments, with one or two targets each, in which every filter can match nearly
+// all, few, or a part at the end of the alphabet.
 type Wide struct {
 	Tenant fleet.TenantID
 	Repos  []fleet.RepositoryID
@@ -52,7 +52,7 @@ func NewWide(tb testing.TB, s store.Store, deployments int) *Wide {
 	return w
 }
 
-// WideTime is when everything of a [Wide] was made.
+// WideTime is the creation time of everything in a [Wide].
 var WideTime = time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 
 func (w *Wide) fillPlaces(ctx context.Context, tx store.Tx) error {
@@ -114,7 +114,7 @@ func (w *Wide) lose(ctx context.Context, tx store.Tx) error {
 	return err
 }
 
-// deploy makes the i-th of n. Three are rare in every respect, many at the end are late in every respect.
+// deploy creates the i-th of n. Three are rare in every respect, many at the end are late in every respect.
 func (w *Wide) deploy(ctx context.Context, tx store.Tx, i, n int) error {
 	rare, late := i%(n/3+1) == n/6, i >= n-max(n/10, lateAtLeast)
 	d := fleet.Deployment{
@@ -156,7 +156,7 @@ func (w *Wide) deploy(ctx context.Context, tx store.Tx, i, n int) error {
 	return nil
 }
 
-// Filters names what is asked for by how much of the tenant matches.
+// Filters returns filters by how much of the tenant they match.
 func (w *Wide) Filters() map[string]store.DeploymentFilter {
 	return map[string]store.DeploymentFilter{
 		"none":               {},
@@ -205,7 +205,7 @@ func manyLabels(n int) map[string]string {
 	return out
 }
 
-// Crowd makes one deployment on n agents of its own.
+// Crowd creates one deployment on n agents.
 func (w *Wide) Crowd(tb testing.TB, s store.Store, n int) fleet.DeploymentID {
 	tb.Helper()
 	d := fleet.Deployment{

@@ -8,8 +8,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
-// BenchmarkList is one page of each filter, at two sizes: the figures should be the same. The least
-// is told, too, since it is what a machine that does other things at the same time can say.
+// BenchmarkList lists one page of each filter, at two sizes: the figures should be equal. It also reports the
+// minimum, which is robust on a busy machine.
 func BenchmarkList(b *testing.B, open func() store.Store) {
 	for _, n := range []int{6000, 50_000} {
 		s := open()

@@ -69,6 +69,20 @@ func AllIn(conflicts []Conflict, applied Set) bool {
 	return true
 }
 
+// CompletedBy reports whether the conflicting fields together with the fields that Kedge still owns are the fields that it
+// applied last, whose Names.Hash is applied. Then others have changed fields that Kedge applied before, which is drift. An
+// edit takes the ownership of a field away, so after a restart only the hash shows who had it.
+func CompletedBy(owned Set, conflicts []Conflict, applied string) bool {
+	if applied == "" {
+		return false
+	}
+	names := owned.Names()
+	for _, c := range conflicts {
+		names = append(names, c.Field)
+	}
+	return names.Hash() == applied
+}
+
 // HasAutoscaler reports whether one of the conflicts is about replicas that an autoscaler set.
 func HasAutoscaler(conflicts []Conflict) bool {
 	return slices.ContainsFunc(conflicts, func(c Conflict) bool {

@@ -68,3 +68,40 @@ func TestAllOurs(t *testing.T) {
 		t.Error("a field that was never applied is taken for ours")
 	}
 }
+
+func TestConflictsCompleteTheAppliedFields(t *testing.T) {
+	t.Parallel()
+	parse := func(text string) Set {
+		set, err := Parse([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return set
+	}
+	applied := parse(`{"f:data":{"f:a":{},"f:b":{}},"f:spec":{"f:list":{"k:{\"name\":\"x\"}":{".":{},"f:image":{}}}}}`).Names().Hash()
+	owned := parse(`{"f:data":{"f:b":{}},"f:spec":{"f:list":{"k:{\"name\":\"x\"}":{".":{}}}}}`)
+	const image = `.spec.list[name="x"].image`
+	tests := map[string]struct {
+		owned   Set
+		fields  []string
+		applied string
+		want    bool
+	}{
+		"others changed all missing fields":       {owned, []string{image, ".data.a"}, applied, true},
+		"a field is named twice":                  {owned, []string{".data.a", image, ".data.a"}, applied, true},
+		"one conflict is about a new field":       {owned, []string{".data.a", image, ".data.new"}, applied, false},
+		"all conflicts are about new fields":      {owned, []string{".data.new"}, applied, false},
+		"another missing field has no conflict":   {owned, []string{".data.a"}, applied, false},
+		"nothing is known of the last apply":      {owned, []string{".data.a", image}, "", false},
+		"the object has no field of Kedge at all": {Set{}, []string{".data.a", image}, applied, false},
+	}
+	for name, tt := range tests {
+		var conflicts []Conflict
+		for _, field := range tt.fields {
+			conflicts = append(conflicts, Conflict{Field: field})
+		}
+		if got := CompletedBy(tt.owned, conflicts, tt.applied); got != tt.want {
+			t.Errorf("%s: got %t", name, got)
+		}
+	}
+}

@@ -198,6 +198,27 @@ func (set Set) has(path string) bool {
 	return found
 }
 
+// Names are the names of fields, in the form of conflict messages.
+type Names []string
+
+// Names returns the names of the fields in the set.
+func (set Set) Names() Names {
+	var out Names
+	set.visit(nil, func(path string, _ any, _ bool) { out = append(out, path) })
+	return out
+}
+
+// Hash is a hash over the names in any order, without duplicates. Inventories keep the hash, so its input must not change
+// between releases.
+func (names Names) Hash() string {
+	var text []byte
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+		text = writeSized(text, name)
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:8]) // each inventory entry has one
+}
+
 // Differing returns the paths in set at which before and after differ, at most limit of them.
 func (set Set) Differing(before, after map[string]any, limit int) []string {
 	type at struct {

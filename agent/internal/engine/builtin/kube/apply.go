@@ -33,16 +33,17 @@ type ApplyRequest struct {
 	Force          bool      // fields that Kedge applied were changed: restore them
 	YieldReplicas  bool      // an autoscaler owns the replicas
 	Replacing      string    // the immutable field for which the object is being deleted and recreated
-	Applied        []byte    // fields that were applied last, FieldsV1
+	Applied        []byte    // fields that were applied last, FieldsV1; nil after a restart
+	AppliedNames   string    // fieldset.Names.Hash of the fields that were applied last to UID; "" when not known
 
 	// Abandoned reports whether a target of this engine no longer desires the object. Outlived reports whether a target
 	// is an earlier one of this deployment that has only an inventory left.
 	Abandoned, Outlived func(holder fleet.TargetID) bool
 	// HasInventory reports whether an agent has an inventory in this namespace.
 	HasInventory func(ctx context.Context, agent fleet.AgentID) (bool, error)
-	// KeepReason returns why the object must not be deleted and recreated, or "". It is called right before the deletion.
-	// It may be nil.
-	KeepReason func() string
+	// KeepCause returns why the object must not be deleted and recreated; zero when it may. It is called right before the
+	// deletion. It may be nil.
+	KeepCause func() fleet.Cause
 
 	live   *unstructured.Unstructured // as it was read, where that is needed; nil when it does not exist
 	reread bool                       // the object was read again after a conflict
@@ -103,7 +104,7 @@ func (j *ApplyRequest) resolveConflict(err error, out *ApplyResult) (again bool,
 		j.YieldReplicas = true
 	case j.Force:
 		return false, &fieldset.ConflictError{Conflicts: conflicts}
-	case parseErr == nil && fieldset.AllIn(conflicts, last):
+	case parseErr == nil && (fieldset.AllIn(conflicts, last) || fieldset.CompletedBy(last, conflicts, j.AppliedNames)):
 		j.Force = true
 	case j.Policy.Force:
 		j.Force, out.Forced = true, conflicts
@@ -144,9 +145,13 @@ func (c *Client) checkOwner(ctx context.Context, j *ApplyRequest, out *ApplyResu
 	if adopted {
 		out.Adopted = adoptionOf(live)
 	}
+	if j.UID != string(live.GetUID()) {
+		j.AppliedNames = "" // of another object
+	}
 	j.Known, j.UID = true, string(live.GetUID())
 	if j.Applied == nil {
-		// After a restart: the fields that Kedge owns now are those that it applied.
+		// After a restart: the fields that Kedge owns now are those that it applied, except for those that others have
+		// changed since. AppliedNames shows those.
 		j.Applied = fieldset.RawOwnFields(live)
 	}
 	// With adopt the manifest wins over the live object. Without it, fields that others set stay theirs when the object
@@ -203,7 +208,8 @@ func (c *Client) patch(ctx context.Context, j ApplyRequest) (*unstructured.Unstr
 	defer cancel()
 	body := j.Owner.body(j.Manifest.Object(), j.Ref, j.UID, j.YieldReplicas)
 	if belongsToAgent(body.GetLabels()) {
-		return nil, &Refusal{fmt.Sprintf("carries the label %s or %s, which mark the installation of an agent", LabelInstall, inventory.LabelInventory)}
+		return nil, &Refusal{fleet.Cause{Reason: fleet.ReasonOwnInstallation,
+			Message: fmt.Sprintf("carries the label %s or %s, which mark the installation of an agent", LabelInstall, inventory.LabelInventory)}}
 	}
 	if j.UID != "" && j.live != nil && len(j.Rules) > 0 {
 		j.Rules.Preserve(body, j.live)

@@ -39,19 +39,23 @@ func (e *ContentsError) Error() string {
 // Unwrap returns the cause.
 func (e *ContentsError) Unwrap() error { return e.err }
 
-// occupied returns which other object a deletion would delete as well, or "".
-func (c *Client) occupied(ctx context.Context, m Mapping, ref fleet.ObjectRef) (string, error) {
+// occupied returns which other object a deletion would delete as well; zero when there is none.
+func (c *Client) occupied(ctx context.Context, m Mapping, ref fleet.ObjectRef) (fleet.Cause, error) {
 	if IsNamespace(ref) {
 		return c.managedIn(ctx, ref.Name)
 	}
 	return c.definedBy(ctx, m, ref)
 }
 
+func notEmpty(format string, args ...any) fleet.Cause {
+	return fleet.Cause{Reason: fleet.ReasonNotEmpty, Message: fmt.Sprintf(format, args...)}
+}
+
 // managedIn names an object of any deployment in a namespace. Objects that nobody manages are deleted with it.
-func (c *Client) managedIn(ctx context.Context, namespace string) (string, error) {
+func (c *Client) managedIn(ctx context.Context, namespace string) (fleet.Cause, error) {
 	resources, err := c.Mapper.namespaced(ctx)
 	if err != nil {
-		return "", err
+		return fleet.Cause{}, err
 	}
 	for _, resource := range resources {
 		found, err := c.first(ctx, resource, namespace, LabelTarget, isApplied)
@@ -59,14 +63,14 @@ func (c *Client) managedIn(ctx context.Context, namespace string) (string, error
 			continue // the kind is gone, or cannot be listed
 		}
 		if err != nil {
-			return "", err
+			return fleet.Cause{}, err
 		}
 		if found != nil {
-			return fmt.Sprintf("%s %q of deployment %s is still in it, and would be deleted with it",
+			return notEmpty("%s %q of deployment %s is still in it, and would be deleted with it",
 				resource.GroupResource(), found.Name, found.Annotations[AnnotationDeployment]), nil
 		}
 	}
-	return "", nil
+	return fleet.Cause{}, nil
 }
 
 // isApplied reports whether an agent applied an object. Controllers copy labels to the objects that they create; those
@@ -99,29 +103,29 @@ func (c *Client) page(ctx context.Context, resource schema.GroupVersionResource,
 }
 
 // definedBy names any object of a custom kind.
-func (c *Client) definedBy(ctx context.Context, m Mapping, ref fleet.ObjectRef) (string, error) {
+func (c *Client) definedBy(ctx context.Context, m Mapping, ref fleet.ObjectRef) (fleet.Cause, error) {
 	definition, err := c.Read(ctx, m, ref)
 	if apierrors.IsNotFound(err) {
-		return "", nil
+		return fleet.Cause{}, nil
 	}
 	if err != nil {
-		return "", err
+		return fleet.Cause{}, err
 	}
 	if !established(definition) {
-		return "", nil // it never had an object
+		return fleet.Cause{}, nil // it never had an object
 	}
 	resource, served := definedResource(definition)
 	if !served {
-		return "none of its versions is served, so that nobody can tell what would be deleted with it: serve one, or delete it by hand", nil
+		return notEmpty("none of its versions is served, so that nobody can tell what would be deleted with it: serve one, or delete it by hand"), nil
 	}
 	found, err := c.first(ctx, resource, "", "", func(*metav1.PartialObjectMetadata) bool { return true })
 	if err != nil {
-		return "", err
+		return fleet.Cause{}, err
 	}
 	if found == nil {
-		return "", nil
+		return fleet.Cause{}, nil
 	}
-	return fmt.Sprintf("%s %q still exists, and would be deleted with it", resource.GroupResource(), strings.TrimPrefix(found.Namespace+"/"+found.Name, "/")), nil
+	return notEmpty("%s %q still exists, and would be deleted with it", resource.GroupResource(), strings.TrimPrefix(found.Namespace+"/"+found.Name, "/")), nil
 }
 
 // established reports whether a CustomResourceDefinition has ever been served.

@@ -76,5 +76,5 @@ func (c *Client) checkNew(ctx context.Context, j ApplyRequest, live *unstructure
 	if err != nil {
 		return fmt.Errorf("giving back what somebody else has made at the same moment: %w", err)
 	}
-	return &Refusal{Reason: "exists and is not managed by this deployment; set adopt: true to take it over"}
+	return NotAdopted()
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/manifest"
 )
 
@@ -64,20 +65,20 @@ func KeepAnnotationIn(m manifest.Object) string {
 	return KeepAnnotation(annotations, true)
 }
 
-// KeptByLive returns why a live object with these annotations is kept, or "".
-func KeptByLive(annotations map[string]string, whole bool) string {
+// KeptByLive returns why a live object with these annotations is kept; zero when they do not keep it.
+func KeptByLive(annotations map[string]string, whole bool) fleet.Cause {
 	if mark := KeepAnnotation(annotations, whole); mark != "" {
-		return "it is annotated " + mark
+		return fleet.Cause{Reason: fleet.ReasonPruneDisabled, Message: "it is annotated " + mark}
 	}
-	return ""
+	return fleet.Cause{}
 }
 
-// KeptByManifest returns why an object is kept whose last applied manifest had this KeepAnnotation, or "". Somebody may
-// have removed the annotation from the live object since.
-func KeptByManifest(mark string, whole bool) string {
+// KeptByManifest returns why an object is kept whose last applied manifest had this KeepAnnotation; zero when that does not
+// keep it. Somebody may have removed the annotation from the live object since.
+func KeptByManifest(mark string, whole bool) fleet.Cause {
 	name, value, _ := strings.Cut(mark, ": ")
 	if KeepAnnotation(map[string]string{name: value}, whole) == "" {
-		return ""
+		return fleet.Cause{}
 	}
-	return "its last applied manifest is annotated " + mark
+	return fleet.Cause{Reason: fleet.ReasonPruneDisabled, Message: "its last applied manifest is annotated " + mark}
 }

@@ -11,9 +11,14 @@ import (
 )
 
 // Refusal is the error of a request that Kedge itself refuses; the API server was not asked.
-type Refusal struct{ Reason string }
+type Refusal struct{ Cause fleet.Cause }
 
-func (r *Refusal) Error() string { return r.Reason }
+func (r *Refusal) Error() string { return r.Cause.Message }
+
+// NotAdopted is the Refusal of an object that exists and that no deployment of Kedge manages.
+func NotAdopted() *Refusal {
+	return &Refusal{fleet.Cause{Reason: fleet.ReasonNotAdopted, Message: "exists and is not managed by this deployment; set adopt: true to take it over"}}
+}
 
 // OwnedError is a refusal because another target owns the object.
 type OwnedError struct {
@@ -45,7 +50,7 @@ func belongsToAgent(labels map[string]string) bool {
 func (o Owner) MayApply(live metav1.Object, uid string, abandoned func(fleet.TargetID) bool) (adopted bool, err error) {
 	labels := live.GetLabels()
 	if belongsToAgent(labels) {
-		return false, &Refusal{"belongs to the installation of an agent, which no deployment may change"}
+		return false, &Refusal{fleet.Cause{Reason: fleet.ReasonOwnInstallation, Message: "belongs to the installation of an agent, which no deployment may change"}}
 	}
 	holder := fleet.TargetID(labels[LabelTarget])
 	switch {
@@ -67,7 +72,7 @@ func (o Owner) MayApply(live metav1.Object, uid string, abandoned func(fleet.Tar
 	case o.Adopt:
 		return true, nil
 	}
-	return false, &Refusal{"exists and is not managed by this deployment; set adopt: true to take it over"}
+	return false, NotAdopted()
 }
 
 // sameFile reports whether the configuration file of one agent declares both deployments, given as tenant/name. Only
@@ -88,10 +93,14 @@ func sameFile(a, b string) bool {
 func (o Owner) foreign(live metav1.Object, holder fleet.TargetID) error {
 	by, agent := live.GetAnnotations()[AnnotationDeployment], live.GetLabels()[LabelAgent]
 	if by != o.Deployment {
-		return &OwnedError{Refusal{fmt.Sprintf("belongs to another deployment (%s, target %s); remove it there first", by, holder)}, holder}
+		return owned(holder, "belongs to another deployment (%s, target %s); remove it there first", by, holder)
 	}
 	_, name, _ := strings.Cut(o.Deployment, "/")
-	return &OwnedError{Refusal{fmt.Sprintf("is held by another target of this deployment (target %s, agent %s). If both agents are in this cluster, let the environment "+
+	return owned(holder, "is held by another target of this deployment (target %s, agent %s). If both agents are in this cluster, let the environment "+
 		"select one of them; if that agent is gone for good, set adopt: true to take it over, and forget what it left with: kedge deploy dismiss %s %s",
-		holder, agent, name, holder)}, holder}
+		holder, agent, name, holder)
+}
+
+func owned(by fleet.TargetID, format string, args ...any) error {
+	return &OwnedError{Refusal{fleet.Cause{Reason: fleet.ReasonOwnedByOther, Message: fmt.Sprintf(format, args...)}}, by}
 }

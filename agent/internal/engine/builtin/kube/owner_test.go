@@ -39,30 +39,31 @@ func TestClaim(t *testing.T) {
 		uid       string
 		adopt     bool
 		abandoned bool
-		want      string // of the refusal
+		want      fleet.Reason // of the refusal; "" when there is none
+		names     string       // in its message
 		adopted   bool
 	}{
 		{reason: "ours", live: live("me", "", false)},
-		{reason: "unknown", live: live("", "", false), want: "adopt: true"},
+		{reason: "unknown", live: live("", "", false), want: fleet.ReasonNotAdopted},
 		{reason: "unknown, and to be adopted", live: live("", "", false), adopt: true, adopted: true},
 		{reason: "ours, with its labels taken off", live: live("", "", false), uid: "uid-1"},
-		{reason: "another object under the name of ours", live: live("", "", false), uid: "uid-0", want: "adopt: true"},
-		{reason: "of another deployment", live: live("other", "t/other", false), want: "t/other"},
-		{reason: "of another deployment, even with adopt", live: live("other", "t/other", false), adopt: true, want: "t/other"},
-		{reason: "of another deployment, even when it was ours", live: live("other", "t/other", false), uid: "uid-1", want: "t/other"},
+		{reason: "another object under the name of ours", live: live("", "", false), uid: "uid-0", want: fleet.ReasonNotAdopted},
+		{reason: "of another deployment", live: live("other", "t/other", false), want: fleet.ReasonOwnedByOther, names: "t/other"},
+		{reason: "of another deployment, even with adopt", live: live("other", "t/other", false), adopt: true, want: fleet.ReasonOwnedByOther, names: "t/other"},
+		{reason: "of another deployment, even when it was ours", live: live("other", "t/other", false), uid: "uid-1", want: fleet.ReasonOwnedByOther, names: "t/other"},
 		{reason: "of another deployment that does not want it any more", live: live("other", "t/other", false), abandoned: true},
 		{reason: "released by a deployment of our name", live: live("", "t/app", false)},
-		{reason: "released by a deployment of another name", live: live("", "t/other", false), want: "adopt: true"},
-		{reason: "the inventory of any agent", live: inventoryOf("agt-b"), adopt: true, abandoned: true, want: "installation"},
-		{reason: "of an installation", live: live("me", "t/app", true), adopt: true, abandoned: true, want: "installation"},
+		{reason: "released by a deployment of another name", live: live("", "t/other", false), want: fleet.ReasonNotAdopted},
+		{reason: "the inventory of any agent", live: inventoryOf("agt-b"), adopt: true, abandoned: true, want: fleet.ReasonOwnInstallation},
+		{reason: "of an installation", live: live("me", "t/app", true), adopt: true, abandoned: true, want: fleet.ReasonOwnInstallation},
 	}
 	for _, c := range cases {
 		t.Run(c.reason, func(t *testing.T) {
 			t.Parallel()
 			me := Owner{Agent: "a", Target: "me", Deployment: "t/app", Adopt: c.adopt}
 			adopted, err := me.MayApply(c.live, c.uid, func(fleet.TargetID) bool { return c.abandoned })
-			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-				t.Errorf("got %v, want %q", err, c.want)
+			if got := ReasonOf(err, ""); got != c.want || err != nil && !strings.Contains(err.Error(), c.names) {
+				t.Errorf("got %v (%s), want %s with %q", err, got, c.want, c.names)
 			}
 			if adopted != c.adopted {
 				t.Errorf("adopted is %t, want %t", adopted, c.adopted)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -65,43 +64,43 @@ func NewPodReader(c *Client, ref fleet.ObjectRef, uid string, m manifest.Object)
 	return reader, nil
 }
 
-// Explain returns why the workload is not ready, or "", and the resourceVersion of the list of its pods.
-func (l *PodReader) Explain(ctx context.Context) (text, version string, err error) {
+// Explain returns why the workload is not ready, or zero if nothing tells, and the resourceVersion of the list of its pods.
+func (l *PodReader) Explain(ctx context.Context) (why fleet.Cause, version string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, l.client.timing.Request)
 	defer cancel()
 	list, err := l.client.Dynamic.Resource(podsResource).Namespace(l.ref.Namespace).
 		List(ctx, metav1.ListOptions{LabelSelector: l.selector, Limit: podLimit})
 	if err != nil {
-		return "", "", err
+		return fleet.Cause{}, "", err
 	}
 	found := unready.Pods(typed[corev1.Pod](list.Items))
 	for i := range found[:min(len(found), eventsOf)] {
 		if found[i].Warnings, err = l.warnings(ctx, found[i].UID); err != nil {
-			return "", "", err
+			return fleet.Cause{}, "", err
 		}
 	}
-	if text := unready.Describe(found); text != "" {
-		return text, list.GetResourceVersion(), nil
+	if why := unready.Explain(found); !why.IsZero() {
+		return why, list.GetResourceVersion(), nil
 	}
-	text, err = l.owner(ctx)
-	return text, list.GetResourceVersion(), err
+	why, err = l.explainController(ctx)
+	return why, list.GetResourceVersion(), err
 }
 
-// owner returns the warnings of the controller that creates the pods: why it creates none.
-func (l *PodReader) owner(ctx context.Context) (string, error) {
+// explainController returns why the controller of the pods creates none; zero when it has no warnings.
+func (l *PodReader) explainController(ctx context.Context) (fleet.Cause, error) {
 	name, uid := l.ref.String(), l.uid
 	if l.ref.Kind == "Deployment" {
 		set, err := l.newestReplicaSet(ctx)
 		if err != nil || set == nil {
-			return "", err
+			return fleet.Cause{}, err
 		}
 		name, uid = "ReplicaSet "+set.Name, string(set.UID)
 	}
 	warnings, err := l.warnings(ctx, uid)
-	if err != nil || len(warnings) == 0 {
-		return "", err
+	if err != nil {
+		return fleet.Cause{}, err
 	}
-	return name + ": " + strings.Join(warnings, "; "), nil
+	return unready.ExplainController(name, warnings), nil
 }
 
 // newestReplicaSet returns the newest ReplicaSet of a Deployment; nil when there is none, or reading it is forbidden.
@@ -128,7 +127,7 @@ func (l *PodReader) newestReplicaSet(ctx context.Context) (*metav1.PartialObject
 }
 
 // warnings returns the warning events of one object; none when reading them is forbidden.
-func (l *PodReader) warnings(ctx context.Context, uid string) ([]string, error) {
+func (l *PodReader) warnings(ctx context.Context, uid string) ([]unready.Warning, error) {
 	list, err := l.client.Dynamic.Resource(eventsResource).Namespace(l.ref.Namespace).
 		List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.uid=" + uid, Limit: eventLimit})
 	if apierrors.IsForbidden(err) {

@@ -20,11 +20,11 @@ func (c *Client) detach(ctx context.Context, j RemoveRequest, m Mapping, live *m
 		whole, err := c.Read(ctx, m, j.Ref)
 		return RemoveResult{Outcome: OutcomeReleased, Live: whole}, err
 	}
-	if why := j.foreign(live); why != "" {
-		return RemoveResult{Outcome: OutcomeNotOurs, Note: why}, nil
+	if why := j.foreign(live); !why.IsZero() {
+		return RemoveResult{Outcome: OutcomeNotOurs, Cause: why}, nil
 	}
-	if why := j.KeepReason(); why != "" {
-		return RemoveResult{Outcome: OutcomeWaits, Note: why}, nil
+	if why := j.KeepCause(); !why.IsZero() {
+		return RemoveResult{Outcome: OutcomeWaits, Cause: why}, nil
 	}
 	whole, err := c.release(ctx, m, j.Ref, live)
 	if apierrors.IsNotFound(err) {

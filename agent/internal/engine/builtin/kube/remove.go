@@ -24,10 +24,11 @@ type RemoveRequest struct {
 	WholeDeployment bool   // the whole deployment is deleted
 	FoundEmpty      bool   // an earlier request found nothing in it
 	Propagation     fleet.Propagation
-	// StillDesired returns why the object with this UID must stay although its entry is removed, or "".
-	StillDesired func(uid string) string
-	// KeepReason returns why the object must not be changed for now, or "". It is called right before a change.
-	KeepReason func() string
+	// StillDesired reports whether the object with this UID must stay although its entry is removed: it is desired under
+	// another name.
+	StillDesired func(uid string) bool
+	// KeepCause returns why the object must not be changed for now; zero when it may. It is called right before a change.
+	KeepCause func() fleet.Cause
 }
 
 // Intent is what a RemoveRequest does with the object.
@@ -44,7 +45,7 @@ const (
 // String begins the message of a failure.
 func (i Intent) String() string {
 	if i == IntentRelease || i == IntentDetach {
-		return "cannot be let go of"
+		return "cannot be released"
 	}
 	return "cannot be deleted"
 }
@@ -72,8 +73,10 @@ type RemoveResult struct {
 	mapping Mapping // zero when the kind is not served any more
 	// KindUnserved: it counts as gone because the API server does not serve its kind.
 	KindUnserved bool
-	Note         string
-	Live         *unstructured.Unstructured // only with outcomeThere and outcomeReleased
+	// Cause is why the object exists and was not changed; only with OutcomeNotOurs, OutcomeKept, OutcomeTerminating,
+	// OutcomeWaits and OutcomeOccupied.
+	Cause fleet.Cause
+	Live  *unstructured.Unstructured // only with OutcomeExists and OutcomeReleased
 }
 
 // Remove deletes, releases or checks one object. Before each change it reads the live object.
@@ -86,7 +89,7 @@ func (c *Client) Remove(ctx context.Context, j RemoveRequest) (RemoveResult, err
 	defer cancel()
 	m, err := c.Mapper.findAny(ctx, GVK(j.Ref))
 	if errors.Is(err, ErrUnknownKind) {
-		return RemoveResult{Outcome: OutcomeGone, KindUnserved: true, Note: "its kind is not served any more"}, nil
+		return RemoveResult{Outcome: OutcomeGone, KindUnserved: true}, nil
 	}
 	if err != nil {
 		return RemoveResult{}, err
@@ -102,7 +105,7 @@ func (c *Client) Remove(ctx context.Context, j RemoveRequest) (RemoveResult, err
 			// Perhaps only this version of its kind is not served any more.
 			m, err = c.Mapper.confirm(ctx, GVK(j.Ref))
 			if errors.Is(err, ErrUnknownKind) {
-				return RemoveResult{Outcome: OutcomeGone, KindUnserved: true, Note: "its kind is not served any more"}, nil
+				return RemoveResult{Outcome: OutcomeGone, KindUnserved: true}, nil
 			}
 			if err != nil {
 				return RemoveResult{}, err
@@ -134,8 +137,8 @@ func (c *Client) removeOnce(ctx context.Context, j RemoveRequest, m Mapping) (Re
 	if j.Intent == IntentDetach {
 		return c.detach(ctx, j, m, live)
 	}
-	if why := j.foreign(live); why != "" {
-		return RemoveResult{Outcome: OutcomeNotOurs, Note: why}, nil
+	if why := j.foreign(live); !why.IsZero() {
+		return RemoveResult{Outcome: OutcomeNotOurs, Cause: why}, nil
 	}
 	switch {
 	case live.GetDeletionTimestamp() != nil:
@@ -143,41 +146,46 @@ func (c *Client) removeOnce(ctx context.Context, j RemoveRequest, m Mapping) (Re
 	case j.Intent == IntentCheck:
 		whole, err := c.Read(ctx, m, j.Ref)
 		return RemoveResult{Outcome: OutcomeExists, Live: whole}, err
-	case j.KeepReason() != "":
-		return RemoveResult{Outcome: OutcomeWaits, Note: j.KeepReason()}, nil
-	case j.Intent == IntentRelease:
-		_, err := c.release(ctx, m, j.Ref, live)
-		return RemoveResult{Outcome: OutcomeNotOurs, Note: "released"}, err
 	}
-	if why := cmp.Or(KeptByLive(live.GetAnnotations(), j.WholeDeployment), KeptByManifest(j.KeepAnnotation, j.WholeDeployment)); why != "" {
-		return RemoveResult{Outcome: OutcomeKept, Note: why}, nil
+	if why := j.KeepCause(); !why.IsZero() {
+		return RemoveResult{Outcome: OutcomeWaits, Cause: why}, nil
+	}
+	if j.Intent == IntentRelease {
+		_, err := c.release(ctx, m, j.Ref, live)
+		return RemoveResult{Outcome: OutcomeNotOurs, Cause: fleet.Cause{Reason: fleet.ReasonReleased}}, err
+	}
+	if why := cmp.Or(KeptByLive(live.GetAnnotations(), j.WholeDeployment), KeptByManifest(j.KeepAnnotation, j.WholeDeployment)); !why.IsZero() {
+		return RemoveResult{Outcome: OutcomeKept, Cause: why}, nil
 	}
 	if containsOthers(j.Ref) {
 		why, err := c.occupied(ctx, m, j.Ref)
 		switch {
 		case err != nil:
 			return RemoveResult{}, &ContentsError{err}
-		case why != "":
-			return RemoveResult{Outcome: OutcomeOccupied, Note: why}, nil
+		case !why.IsZero():
+			return RemoveResult{Outcome: OutcomeOccupied, Cause: why}, nil
 		case IsNamespace(j.Ref) && !j.FoundEmpty:
 			return RemoveResult{Outcome: OutcomeEmpty}, nil
-		case j.KeepReason() != "": // the check of its contents takes long
-			return RemoveResult{Outcome: OutcomeWaits, Note: j.KeepReason()}, nil
+		}
+		if why := j.KeepCause(); !why.IsZero() { // the check of its contents takes long
+			return RemoveResult{Outcome: OutcomeWaits, Cause: why}, nil
 		}
 	}
 	return c.delete(ctx, j, m, live)
 }
 
-// foreign returns why a live object is not ours to delete, or "".
-func (j RemoveRequest) foreign(live *metav1.PartialObjectMetadata) string {
+// foreign returns why a live object is not ours to delete; zero when it is ours.
+func (j RemoveRequest) foreign(live *metav1.PartialObjectMetadata) fleet.Cause {
 	labels := live.GetLabels()
-	if belongsToAgent(labels) {
-		return "it belongs to the installation of an agent"
+	switch {
+	case belongsToAgent(labels):
+		return fleet.Cause{Reason: fleet.ReasonOwnInstallation, Message: "it belongs to the installation of an agent"}
+	case labels[LabelTarget] != string(j.Owner.Target):
+		return fleet.Cause{Reason: fleet.ReasonNotPruned, Message: "it does not carry the label of this deployment any more"}
+	case j.StillDesired(string(live.GetUID())):
+		return fleet.Cause{Reason: fleet.ReasonNotPruned, Message: "it is desired under another name"}
 	}
-	if labels[LabelTarget] != string(j.Owner.Target) {
-		return "it does not carry the label of this deployment any more"
-	}
-	return j.StillDesired(string(live.GetUID()))
+	return fleet.Cause{}
 }
 
 func (c *Client) delete(ctx context.Context, j RemoveRequest, m Mapping, live *metav1.PartialObjectMetadata) (RemoveResult, error) {
@@ -206,5 +214,5 @@ func (c *Client) delete(ctx context.Context, j RemoveRequest, m Mapping, live *m
 }
 
 func terminating(live *metav1.PartialObjectMetadata) RemoveResult {
-	return RemoveResult{Outcome: OutcomeTerminating, Note: health.Leaving(live.GetFinalizers())}
+	return RemoveResult{Outcome: OutcomeTerminating, Cause: fleet.Cause{Reason: fleet.ReasonPruning, Message: health.Leaving(live.GetFinalizers())}}
 }

@@ -84,8 +84,8 @@ func (c *Client) clear(ctx context.Context, j *ApplyRequest, out *ApplyResult, i
 	switch {
 	case err != nil:
 		return false, err
-	case why != "":
-		immutable.remedy = "it is not replaced, because " + why
+	case !why.IsZero():
+		immutable.remedy = "it is not replaced, because " + why.Message
 		return false, immutable
 	case j.DryRun:
 		out.Replaced = immutable.field
@@ -104,26 +104,26 @@ func (c *Client) clear(ctx context.Context, j *ApplyRequest, out *ApplyResult, i
 	return true, immutable
 }
 
-// kept returns why a live object must not be deleted and recreated, or "".
-func (c *Client) kept(ctx context.Context, j *ApplyRequest, live *metav1.PartialObjectMetadata) (string, error) {
-	if why := cmp.Or(KeptByLive(live.GetAnnotations(), false), KeptByManifest(j.KeepAnnotation, false)); why != "" {
+// kept returns why a live object must not be deleted and recreated; zero when it may.
+func (c *Client) kept(ctx context.Context, j *ApplyRequest, live *metav1.PartialObjectMetadata) (fleet.Cause, error) {
+	if why := cmp.Or(KeptByLive(live.GetAnnotations(), false), KeptByManifest(j.KeepAnnotation, false)); !why.IsZero() {
 		return why, nil
 	}
 	if j.Ref.Group == "apps" && j.Ref.Kind == "StatefulSet" {
 		// If it changes after this the deletion fails: that is bound to what was read before.
 		whole, err := c.Read(ctx, j.Mapping, j.Ref)
 		if err != nil {
-			return "", err
+			return fleet.Cause{}, err
 		}
 		const policy = "persistentVolumeClaimRetentionPolicy"
 		if then, _, _ := unstructured.NestedString(whole.Object, "spec", policy, "whenDeleted"); then == "Delete" {
-			return "its PersistentVolumeClaims would be deleted with it: set " + policy + ".whenDeleted to Retain first", nil
+			return fleet.Cause{Reason: fleet.ReasonNotEmpty, Message: "its PersistentVolumeClaims would be deleted with it: set " + policy + ".whenDeleted to Retain first"}, nil
 		}
 	}
-	if j.KeepReason == nil {
-		return "", nil
+	if j.KeepCause == nil {
+		return fleet.Cause{}, nil
 	}
-	return j.KeepReason(), nil
+	return j.KeepCause(), nil
 }
 
 // create asks the API server by a dry run whether it accepts the manifest for a new object, under a generated name.
@@ -154,7 +154,7 @@ func immutableField(ref fleet.ObjectRef, refused error) *ImmutableError {
 		return nil
 	}
 	said := status.Status()
-	if said.Details == nil || len(said.Details.Causes) == 0 || strings.HasPrefix(said.Message, "admission webhook ") {
+	if said.Details == nil || len(said.Details.Causes) == 0 || deniedByWebhook(said) {
 		return nil
 	}
 	for _, cause := range said.Details.Causes {

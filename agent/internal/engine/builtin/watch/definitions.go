@@ -14,8 +14,8 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // KindWaiter waits for kinds that the cluster does not serve yet.
@@ -84,14 +84,14 @@ func (d *Definitions) run(ctx context.Context) {
 	}
 	reflector := cache.NewReflectorWithOptions(source, &metav1.PartialObjectMetadata{}, definitionSink{d},
 		cache.ReflectorOptions{Name: "kedge", TypeDescription: "customresourcedefinitions"})
-	var pause backoff.Backoff
+	var pause wait.Backoff
 	for ctx.Err() == nil {
 		if err := reflector.ListAndWatchWithContext(ctx); err != nil && ctx.Err() == nil {
 			d.log.Debug("watching custom resource definitions failed; unknown kinds are asked for from time to time", "error", err)
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(pause.Next(d.timing.First, d.timing.Max)):
+		case <-time.After(pause.NextJittered(d.timing.First, d.timing.Max)):
 		}
 	}
 }

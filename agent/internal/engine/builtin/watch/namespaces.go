@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/metadata"
 
-	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // NamespacesResource is the resource of Namespaces.
@@ -81,7 +81,7 @@ func (w *Namespaces) Want(t NamespaceWaiter, names map[string]bool) {
 // run watches one namespace until ctx ends.
 func (w *Namespaces) run(ctx context.Context, name string) {
 	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()}
-	var pause backoff.Backoff
+	var pause wait.Backoff
 	for ctx.Err() == nil {
 		// Without a version the watch starts with the current state.
 		events, err := w.client.Resource(NamespacesResource).Watch(ctx, options)
@@ -92,7 +92,7 @@ func (w *Namespaces) run(ctx context.Context, name string) {
 		case err == nil:
 			w.pass(ctx, name, events)
 		}
-		backoff.Wait(ctx, nil, pause.Next(w.timing.First, w.timing.Max))
+		wait.For(ctx, pause.NextJittered(w.timing.First, w.timing.Max))
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // When the API server is unavailable for a while, a watch continues where it ended, however long that takes. Only a watch
@@ -23,7 +23,7 @@ import (
 
 // open opens a watch. It retries while the API server cannot be reached.
 func (w *Watches) open(ctx context.Context, client dynamic.ResourceInterface, options metav1.ListOptions, failing func(error), working func()) (watch.Interface, error) {
-	var pause backoff.Backoff
+	var pause wait.Backoff
 	initial := options.SendInitialEvents != nil && *options.SendInitialEvents
 	patient := time.Now().Add(w.timing.StaleAfter)
 	for failed := false; ; failed = true {
@@ -46,7 +46,7 @@ func (w *Watches) open(ctx context.Context, client dynamic.ResourceInterface, op
 		if !isTransient(err, patient) {
 			return nil, err
 		}
-		backoff.Wait(ctx, again, pause.Next(w.timing.First, w.timing.Max))
+		wait.ForOr(ctx, again, pause.NextJittered(w.timing.First, w.timing.Max))
 	}
 }
 

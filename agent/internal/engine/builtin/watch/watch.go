@@ -11,15 +11,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/wait"
+	kubewait "k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/backoff"
 	"github.com/kedge-dev/kedge/agent/internal/engine/builtin/kube"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // Observation is what a stream reports about one object. At most one of Live, Deleted and Missing is set. When none is,
@@ -183,9 +183,9 @@ func (w *Watches) run(ctx context.Context, k *kindWatch, namespace string, s *st
 	reflector := cache.NewReflectorWithOptions(w.source(k, namespace, s), &unstructured.Unstructured{}, &sink{w: w, k: k, namespace: namespace, s: s},
 		cache.ReflectorOptions{
 			Name: "kedge", TypeDescription: k.mapping.Resource.String(),
-			Backoff: &wait.Backoff{Duration: w.timing.First, Factor: 2, Jitter: 1, Steps: 10, Cap: w.timing.Max},
+			Backoff: &kubewait.Backoff{Duration: w.timing.First, Factor: 2, Jitter: 1, Steps: 10, Cap: w.timing.Max},
 		})
-	var pause backoff.Backoff
+	var pause wait.Backoff
 	for ctx.Err() == nil {
 		begun, again := time.Now(), w.retrySignal()
 		err := reflector.ListAndWatchWithContext(ctx)
@@ -200,9 +200,9 @@ func (w *Watches) run(ctx context.Context, k *kindWatch, namespace string, s *st
 		if err != nil {
 			w.fail(k, namespace, s, err)
 		} else if time.Since(begun) > w.timing.Max {
-			pause = backoff.Backoff{}
+			pause = wait.Backoff{}
 		}
-		backoff.Wait(ctx, again, pause.Next(w.timing.First, w.timing.Max))
+		wait.ForOr(ctx, again, pause.NextJittered(w.timing.First, w.timing.Max))
 	}
 }
 

@@ -1,16 +1,16 @@
-// Calls to the public REST API: the same calls that anybody else can make.
+// Calls to the public REST API, which every client can make.
 
 import { address } from "./router";
 import { refusal, session, signOut, type Session } from "./session";
 import { noteServerTime } from "./time";
 import type { Deployment, FleetEvent, LoginConfig, Page, Target, WhoAmI } from "./types";
 
-/** Where everything of the current tenant is. */
+/** The path of the current tenant. */
 function base(): string {
   return `/api/v1/tenants/${encodeURIComponent(address.value.tenant)}`;
 }
 
-/** A call that failed, in words that a person can act on. status 0: the server was not reached. */
+/** A failed call, with a message for people. status 0: the server was not reached. */
 export class Failure extends Error {
   constructor(readonly status: number, message: string) {
     super(message);
@@ -26,11 +26,11 @@ interface CallOptions {
   method?: "GET" | "POST";
   signal?: AbortSignal;
   accept?: string;
-  /** Who calls, if not whoever is signed in. */
+  /** The caller, if not the current user. */
   as?: Session;
 }
 
-/** Makes a call and returns its answer, whose body is not read yet. Throws Failure, or AbortError. */
+/** Sends a request and returns the response, whose body is not read yet. Throws Failure, or AbortError. */
 export async function call(path: string, options: CallOptions = {}) {
   const caller = options.as ?? session.value;
   const headers: Record<string, string> = { Accept: options.accept ?? "application/json" };
@@ -42,7 +42,7 @@ export async function call(path: string, options: CallOptions = {}) {
       headers,
       signal: options.signal,
       cache: "no-store",
-      // A token is all that the server shall go by where there is one.
+      // If there is a token, the server must not use the cookie.
       credentials: caller?.kind === "token" ? "omit" : "same-origin",
     });
   } catch (cause) {
@@ -51,7 +51,7 @@ export async function call(path: string, options: CallOptions = {}) {
   }
   noteServerTime(response.headers.get("Date"));
   if (response.ok) return response;
-  // Only the session in use is given up: an answer to an older one must not end a newer one.
+  // End only the session in use: a response to an older one must not end a newer one.
   if (response.status === 401 && caller === session.value) signOut(caller?.kind === "cookie" ? SESSION_ENDED : TOKEN_REFUSED);
   throw new Failure(response.status, await problem(response));
 }
@@ -60,21 +60,21 @@ async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   return (await (await call(path, { signal })).json()) as T;
 }
 
-/** Says what a problem+json answer says, or what its status means. */
+/** Returns the message of a problem+json response, or of its status. */
 async function problem(response: Response): Promise<string> {
   try {
     const body = await response.json();
     const said = body.detail || body.title;
     if (said) return String(said);
   } catch {
-    // Not JSON: a proxy answered, and the status below is all there is to tell.
+    // Not JSON: a proxy responded, and only the status is known.
   }
   if (response.status === 401) return TOKEN_REFUSED;
   if (response.status === 403) return "You may not read that. It requires the viewer role in this tenant.";
   return `The server answered ${response.status} ${response.statusText}`.trim() + ".";
 }
 
-/** Who calls; as names whoever is not signed in yet. */
+/** Returns the caller; as is a caller who is not signed in yet. */
 export async function whoAmI(as?: Session): Promise<WhoAmI> {
   return (await (await call("/api/v1/whoami", { as })).json()) as WhoAmI;
 }
@@ -96,10 +96,10 @@ export async function logOut(): Promise<void> {
   }
 }
 
-/** The most tenants that a switcher offers. Others can be reached by their address. */
+/** Maximum number of tenants in the switcher. Others can be reached by their address. */
 const MOST_TENANTS = 500;
 
-/** The tenants that somebody may look into, and whether there are more than these. */
+/** The tenants that the user may read, and whether there are more. */
 export async function tenantsOf(me: WhoAmI): Promise<{ names: string[]; more: boolean }> {
   if (me.role !== "fleet-admin") return { names: (me.tenants ?? []).map((m) => m.tenant), more: false };
   const page = await get<Page<{ name: string }>>(`/api/v1/tenants?limit=${MOST_TENANTS}`);

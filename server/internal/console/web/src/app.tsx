@@ -1,4 +1,4 @@
-// Signed in or not, and which page.
+// Chooses between the sign-in page and the current page.
 
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
@@ -22,7 +22,7 @@ export function App() {
   return <SignedIn key={current.kind === "token" ? current.token : ""} />;
 }
 
-/** Finds out whether the browser has a session. A server that does not answer gets a sign-in page, which tells it. */
+/** Checks whether the browser has a session. If the server does not respond, the sign-in page shows it. */
 function Opening() {
   useEffect(() => {
     loginConfig().then((config) => foundCookie(config.session === true), () => foundCookie(false));
@@ -48,7 +48,7 @@ function SignedIn() {
         const chosen = home(found.tenants);
         if (!address.value.tenant && chosen) settle(chosen);
       },
-      // Who was refused is signed out already.
+      // A refused user is already signed out.
       (failure) => { error.value = failure instanceof Failure ? failure.message : String(failure); },
     );
   };
@@ -73,7 +73,7 @@ async function identity(): Promise<Identity> {
   return { name: me.name || me.role || "", tenants: names, more };
 }
 
-/** The tenant of an address that names none. */
+/** The default tenant of an address without one. */
 function home(tenants: string[]): string {
   return tenants.includes("default") ? "default" : (tenants[0] ?? "");
 }

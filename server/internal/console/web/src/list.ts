@@ -1,5 +1,5 @@
-// Paged lists that stay current. The server pages by key; what is loaded stays loaded, and a
-// change of one known row reads that row only.
+// Paged lists that stay current. The server pages by key. Loaded rows stay loaded, and a
+// change of one known row reads only that row.
 
 import { Failure, getDeployment, getPage } from "./api";
 import { Live } from "./live";
@@ -19,7 +19,7 @@ interface Row {
 
 export const PAGE = 100;
 const LARGEST_PAGE = 500;
-/** More rows than this are read as pages: it is fewer calls. */
+/** Above this number of rows, pages are read, which needs fewer calls. */
 const SINGLE_READS = 8;
 
 export class LiveList<T extends Row> extends Live<Loaded<T>> {
@@ -27,7 +27,7 @@ export class LiveList<T extends Row> extends Live<Loaded<T>> {
 
   constructor(
     private readonly resource: "agents" | "deployments",
-    /** How many rows to load at first and by each more(). */
+    /** Number of rows to load first and with each more(). */
     private readonly step: number,
     private readonly concerns: (change: Change) => "all" | "none" | string,
     private readonly readRow?: (name: string, signal: AbortSignal) => Promise<T>,
@@ -44,7 +44,7 @@ export class LiveList<T extends Row> extends Live<Loaded<T>> {
     if (news.type === "open") return false;
     const what = news.type === "all" ? "all" : this.concerns(news.change);
     if (what === "none") return false;
-    // A row that is not loaded may be a new one that belongs among the loaded.
+    // A row that is not loaded may be a new one in the loaded range.
     const known = this.readRow && this.value.value?.items.some((row) => row.id === what);
     if (known) this.due.ids.add(what);
     else this.due.all = true;
@@ -64,12 +64,12 @@ export class LiveList<T extends Row> extends Live<Loaded<T>> {
       const page = await this.pages(current.next, this.step, signal);
       return { items: [...current.items, ...page.items], next: page.next };
     } catch (error) {
-      this.due.all = true; // whatever was due is still due
+      this.due.all = true; // everything is still due
       throw error;
     }
   }
 
-  /** Reads at least count rows from after on, or all there are. */
+  /** Reads at least count rows after after, or all. */
   private async pages(after: string, count: number, signal: AbortSignal): Promise<Loaded<T>> {
     const items: T[] = [];
     let next = after;
@@ -82,7 +82,7 @@ export class LiveList<T extends Row> extends Live<Loaded<T>> {
     return { items, next };
   }
 
-  /** Reads single rows anew; one that is gone leaves the list. */
+  /** Reads single rows again; a deleted one leaves the list. */
   private async rows(have: Loaded<T>, ids: string[], signal: AbortSignal): Promise<Loaded<T>> {
     const fresh = new Map<string, T | undefined>();
     await Promise.all(
@@ -107,7 +107,7 @@ export class LiveList<T extends Row> extends Live<Loaded<T>> {
 
 export function liveDeployments(step: number): LiveList<Deployment> {
   return new LiveList<Deployment>("deployments", step, deploymentOf, async (name, signal) => {
-    // Lists hold no targets; keeping those of changed rows would only cost memory.
+    // Lists have no targets; keeping those of changed rows would only cost memory.
     const { targets: _, ...rest } = await getDeployment(name, signal);
     return rest;
   });
@@ -120,7 +120,7 @@ export function liveAgents(step: number): LiveList<Agent> {
 /** Deployments and environments decide how many targets an agent has. */
 const AGENT_KINDS = new Set<Change["kind"]>(["agent", "connection", "deployment", "environment"]);
 
-/** Which deployment a change is about. An agent that comes or goes changes what many of them read. */
+/** The deployment of a change. A connected or disconnected agent affects many. */
 function deploymentOf(change: Change): "all" | "none" | string {
   if (change.kind === "event" || change.kind === "token") return "none";
   if (change.kind === "deployment") return change.deploymentId || change.id || "all";

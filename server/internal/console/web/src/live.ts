@@ -1,7 +1,7 @@
-// Values that are read from the API and read again when a change concerns them. There is no
-// polling: the stream says when. At most one read per value is under way; what is asked for
-// meanwhile is joined into one more read after it, and a burst of changes rests as long between
-// two reads as a read takes, so that a busy fleet costs the server at most half of one connection.
+// Values that are read from the API and read again when a change affects them. There is no
+// polling: the stream triggers reads. At most one read per value is running; requests during it
+// are joined into one more read, and in a burst of changes the pause between two reads is as long
+// as a read, so that a busy fleet costs the server at most half of one connection.
 
 import { signal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
@@ -16,16 +16,16 @@ export abstract class Live<T> {
   private again = false;
   private stop = new AbortController();
 
-  /** Reads whatever is due; joined calls of refresh() make one call of it. */
+  /** Reads everything that is due; joined calls of refresh() cause one call. */
   protected abstract read(signal: AbortSignal): Promise<T>;
-  /** Notes what a change makes due and reports whether anything is. */
+  /** Records what must be read after a change, and reports whether anything must. */
   protected abstract note(news: News): boolean;
 
-  /** Reads now and at every change that concerns it, until the returned function is called. */
+  /** Reads now and after every relevant change, until the returned function is called. */
   start(): () => void {
     this.stop = new AbortController();
     const unlisten = listen((news) => {
-      // A read that failed is tried again as soon as the server is back, changed or not.
+      // A failed read is repeated as soon as the server is back.
       const retry = news.type === "open" && this.error.value !== undefined;
       if (this.note(news) || retry) this.refresh();
     });
@@ -52,7 +52,7 @@ export abstract class Live<T> {
       if (this.again) await rest(performance.now() - began);
     }
     this.running = false;
-    // A start() after the stop may have asked while this run was on its way out.
+    // A start() after the stop may have requested a read while this run ended.
     if (this.again && !this.stop.signal.aborted) void this.run(this.stop.signal);
   }
 
@@ -69,7 +69,7 @@ export abstract class Live<T> {
   }
 }
 
-/** A single value, read whole. */
+/** A single value, read completely. */
 export class LiveValue<T> extends Live<T> {
   constructor(
     private readonly fetch: (signal: AbortSignal) => Promise<T>,
@@ -85,7 +85,7 @@ export class LiveValue<T> extends Live<T> {
   }
 }
 
-/** Makes a live value that runs while the component is shown; made anew when a dep changes. */
+/** Makes a live value that runs while the component is shown; made again when a dep changes. */
 export function useLive<L extends Live<unknown>>(make: () => L, deps: unknown[]): L {
   const live = useMemo(make, deps);
   useEffect(() => live.start(), [live]);

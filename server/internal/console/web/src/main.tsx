@@ -6,7 +6,7 @@ import { startRouter } from "./router";
 import { restore } from "./session";
 import { startClock } from "./time";
 
-// First of all, so that a token in the address bar is there as short as possible.
+// First, so that a token stays in the address bar as briefly as possible.
 restore();
 startRouter();
 startClock();

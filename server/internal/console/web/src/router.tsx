@@ -1,5 +1,5 @@
-// Pages by address: real paths and real links, so that they can be shared, opened in a tab and
-// gone back to. Everything belongs to a tenant, which is at the beginning of the path:
+// Pages by address: real paths and real links, so that they can be shared, opened in a tab, and
+// bookmarked. Everything belongs to a tenant, which is at the start of the path:
 // /tenants/NAME/deployments. Links are written without it and stay in the current tenant.
 
 import { signal } from "@preact/signals";
@@ -22,7 +22,7 @@ function read(): Address {
   return { tenant: decode(tenant), path: `/${rest.join("/")}`, query };
 }
 
-/** A part of a path; one that is not valid percent-encoding as it stands, since nothing has such a name. */
+/** Decodes a part of a path. Invalid percent-encoding stays unchanged, because no resource has such a name. */
 export function decode(part: string): string {
   try {
     return decodeURIComponent(part);
@@ -42,7 +42,7 @@ export function goToTenant(tenant: string, to: string): void {
   push(within(tenant, to));
 }
 
-/** Puts a tenant into an address that names none; going back does not lead there again. */
+/** Adds a tenant to an address without one, and replaces the history entry. */
 export function settle(tenant: string): void {
   history.replaceState(null, "", within(tenant, location.pathname) + location.search);
   address.value = read();
@@ -50,7 +50,7 @@ export function settle(tenant: string): void {
 
 let moved = false;
 
-/** Whether the person has gone anywhere since the page was loaded. */
+/** Whether the user has navigated since the page was loaded. */
 export function hasMoved(): boolean {
   return moved;
 }
@@ -81,7 +81,7 @@ export function setQuery(changes: Record<string, string>): void {
   address.value = read();
 }
 
-/** A link that stays in the page, unless the person asks for a new tab or window. */
+/** A link that stays in the page, unless the user opens a new tab or window. */
 export function Link(props: { to: string; tenant?: string; class?: string; current?: boolean; title?: string; children: ComponentChildren }) {
   const to = within(props.tenant ?? address.value.tenant, props.to);
   const follow = (event: MouseEvent) => {

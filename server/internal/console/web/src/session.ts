@@ -1,4 +1,4 @@
-// Who is signed in, and how. An API token lives in this tab's sessionStorage only: it is gone with
+// The current session. An API token is kept only in the sessionStorage of this tab: it is deleted with
 // the tab, and never stays in the address bar. A person who signed in at the identity provider has a
 // session cookie that scripts cannot read; the browser sends it, and the server refuses it on
 // requests that other sites make.
@@ -11,12 +11,12 @@ export type Session = { kind: "none" } | { kind: "token"; token: string } | { ki
 
 const NONE: Session = { kind: "none" };
 
-/** undefined while the server is asked whether the browser has a session cookie. */
+/** undefined until the server has reported whether there is a session cookie. */
 export const session = signal<Session | undefined>(undefined);
-/** Why the last sign-in ended or was not taken; shown on the sign-in page. */
+/** Why the last session ended or was refused; shown on the sign-in page. */
 export const refusal = signal("");
 
-/** Takes a token out of the address bar, or else the one that this tab has kept. */
+/** Reads the token from the address bar, or otherwise the stored one of this tab. */
 export function restore(): void {
   const token = takeFragment() || sessionStorage.getItem(KEY) || "";
   if (token) signIn(token);
@@ -32,19 +32,19 @@ export function signIn(token: string): void {
   session.value = { kind: "token", token };
 }
 
-/** Notes whether the browser has a session cookie, unless a token was given meanwhile. */
+/** Records whether the browser has a session cookie, unless a token was entered since. */
 export function foundCookie(found: boolean): void {
   if (session.value === undefined) session.value = found ? { kind: "cookie" } : NONE;
 }
 
-/** Forgets the token, or that there was a session. Ending the session itself is a call: see logOut. */
+/** Deletes the token or the session in this tab. logOut ends the session on the server. */
 export function signOut(why = ""): void {
   sessionStorage.removeItem(KEY);
   refusal.value = why;
   session.value = NONE;
 }
 
-/** Reads #token=… and removes it at once: replaceState leaves no history entry that holds it. */
+/** Reads #token=… and removes it immediately: replaceState leaves no history entry with it. */
 function takeFragment(): string {
   const fragment = new URLSearchParams(location.hash.slice(1));
   const found = fragment.get("token");

@@ -1,4 +1,4 @@
-// What surrounds every page: where one can go, who is signed in, and whether the page is live.
+// The frame of every page: navigation, the current user, and whether the page is live.
 
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
@@ -36,13 +36,13 @@ export function Shell({ who, tenants, children }: { who: string; tenants: string
       <LostBanner />
       <main id="main" tabIndex={-1}>{children}</main>
       <footer>
-        This page shows what the public API at <code>/api/v1</code> says. <a href="/assets/licenses.txt">Licences</a>
+        This page uses the public API at <code>/api/v1</code>. <a href="/assets/licenses.txt">Licenses</a>
       </footer>
     </>
   );
 }
 
-/** The current tenant, and a choice where there are several. The kind of page stays the same. */
+/** The current tenant, and a switcher if there are several. The kind of page stays the same. */
 function Tenant({ tenants }: { tenants: string[] }) {
   const { tenant, path } = address.value;
   if (!tenant) return null;
@@ -82,11 +82,11 @@ function LinkState() {
   );
 }
 
-/** Says how old everything on the page may be while nobody tells us of changes. */
+/** Shows how old the page may be while the change stream is not connected. */
 function LostBanner() {
   const { state, lostAt } = link.value;
   if (state !== "reconnecting") return null;
-  if (lostAt === undefined) return <p class="lost">The server's change stream cannot be opened: this page may be out of date. It goes on trying.</p>;
+  if (lostAt === undefined) return <p class="lost">The server's change stream cannot be opened: this page may be out of date. It keeps trying.</p>;
   return (
     <p class="lost">
       The connection to the server was lost at {clock(lostAt)} ({age(now.value - lostAt)} ago). This page shows what was known
@@ -100,7 +100,7 @@ export function Title({ text, children }: { text: string; children?: ComponentCh
   const heading = useRef<HTMLHeadingElement>(null);
   useEffect(() => {
     document.title = `${text} · Kedge`;
-    // Not on the first page: there the browser's own start of the document is right.
+    // Not on the first page, where the browser starts at the top of the document.
     if (hasMoved()) heading.current?.focus({ preventScroll: true });
   }, [text]);
   return (

@@ -1,12 +1,12 @@
-// The one change stream of this tab: it tells what may have changed, and whether we are told.
+// The change stream of this tab: it reports what may have changed, and whether it is connected.
 //
 //   connecting ──open──▶ live ──lost──▶ reconnecting ──open──▶ live
 //
-// A page that nobody sees holds no stream: browsers allow six connections to a plain HTTP server
-// over all tabs, so tabs in the background would starve the one in front.
+// A hidden page has no stream: browsers allow six connections to a plain HTTP server
+// in all tabs, so background tabs would block the visible one.
 //
-// It resumes after the last change seen, so a gap in the connection is no gap in the news; where
-// that is impossible (nothing seen yet, or the server says "reset") everything shown is read anew.
+// It resumes after the last change, so an interrupted connection loses nothing. If that is
+// impossible (no change yet, or the server sends "reset"), everything is read again.
 
 import { signal } from "@preact/signals";
 import { call, Failure, streamPath } from "./api";
@@ -34,16 +34,16 @@ function tell(news: News): void {
 
 const FIRST_DELAY = 500;
 const MAX_DELAY = 20_000;
-/** A connection that carries nothing at all for so long is taken for dead; the server sends a comment well within it. */
+/** A connection that is silent for this time counts as dead; the server sends comments more often. */
 const SILENCE = 60_000;
 
-/** How long a first read waits for the stream: some proxies hold back its beginning. */
+/** How long a first read waits for the stream: some proxies buffer its start. */
 const LATE = 1000;
 
 let markOpened = () => {};
 let opening = new Promise<void>(() => {});
 
-/** Resolves when the stream is open, has failed or is late. What is read after it opened has no gap before the first change. */
+/** Resolves when the stream is open, has failed or is late. A read after it opened misses no change. */
 export function opened(): Promise<void> {
   return opening;
 }
@@ -82,7 +82,7 @@ async function keepOpen(stop: AbortSignal): Promise<void> {
   }
 }
 
-/** Hidden on purpose: nothing was lost, and nothing is promised until the stream is open again. */
+/** The page is hidden: nothing was lost, and the stream is opened again later. */
 function pause(): void {
   if (link.value.state === "live") link.value = { state: "connecting" };
 }
@@ -129,7 +129,7 @@ function take(message: Message, last: string): string {
   return message.id || String(change?.seq ?? last);
 }
 
-/** A record that cannot be read may mean anything, so it counts as news about everything. */
+/** An invalid record may mean anything, so it counts as a change of everything. */
 function read(data: string): Change | undefined {
   try {
     return JSON.parse(data) as Change;
@@ -138,7 +138,7 @@ function read(data: string): Change | undefined {
   }
 }
 
-/** Waits longer after each failure, with jitter so that a fleet of tabs does not return at once; ends early when the network or the person is back. */
+/** Waits longer after each failure, with jitter so that many tabs do not reconnect together; ends early when the network or the user is back. */
 function backoff(failures: number, stop: AbortSignal): Promise<void> {
   const most = Math.min(MAX_DELAY, FIRST_DELAY * 2 ** Math.min(failures, 10));
   return new Promise((resolve) => {

@@ -1,4 +1,4 @@
-// Times as people read them: an age that keeps counting, and the exact moment on hover.
+// Times for people: an age that keeps counting, and the exact time on hover.
 
 import { signal } from "@preact/signals";
 
@@ -7,12 +7,12 @@ export const now = signal(Date.now());
 
 let skew = 0;
 
-/** Learns how far the server's clock is from this machine's, so that an age is never negative or wrong by hours. */
+/** Measures the difference to the server's clock, so that an age is never negative or wrong by hours. */
 export function noteServerTime(date: string | null): void {
   const at = date ? Date.parse(date) : NaN;
   if (Number.isNaN(at)) return;
   const measured = at - Date.now();
-  // The header has whole seconds: less than two of them is no skew.
+  // The header has whole seconds: less than two seconds is no skew.
   skew = Math.abs(measured) < 2000 ? 0 : measured;
 }
 
@@ -62,7 +62,7 @@ export function Ago({ at, missing = "never" }: { at: string | undefined; missing
   );
 }
 
-/** "14:02:11 (3 min)": since when, and how long that is. */
+/** "14:02:11 (3 min)": a time and its age. */
 export function Since({ at }: { at: string | undefined }) {
   const ms = parse(at);
   if (ms === undefined) return null;

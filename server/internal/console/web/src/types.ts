@@ -1,4 +1,4 @@
-// The JSON of the public REST API, as far as the console shows it. Times are RFC 3339; a missing
+// The JSON of the public REST API, as far as the console uses it. Times are RFC 3339; a missing
 // one is absent, empty or Go's zero time (see time.tsx). Lists may be null when they are empty.
 
 export type Sync = "Pending" | "Syncing" | "Synced" | "OutOfSync" | "Failed" | "Deleted" | "Detached" | "Rewound" | "Held";
@@ -14,7 +14,7 @@ export interface WhoAmI {
   role?: string;
   /** Whether it is a person who signed in, not a token. */
   session?: boolean;
-  /** Empty for a fleet admin, who may look into all of them. */
+  /** Empty for a fleet admin, who may read all of them. */
   tenants?: { tenant: string; role: string }[] | null;
 }
 
@@ -37,17 +37,24 @@ export interface Connection {
   remoteAddr?: string;
 }
 
+/** Why something is in its state: an identifier from docs/reasons.md, and a sentence. */
+export interface Cause {
+  reason: string;
+  message: string;
+}
+
 export interface Agent {
   id: string;
   name: string;
   labels?: Record<string, string> | null;
   scope: string;
   namespaces?: string[] | null;
+  reason?: string;
   connected: boolean;
   lastSeenAt?: string;
   createdAt?: string;
   targets: number;
-  warnings?: string[] | null;
+  warnings?: Cause[] | null;
   connections?: Connection[] | null;
 }
 
@@ -59,6 +66,7 @@ export interface ObjectStatus {
   name: string;
   sync: Sync;
   health: Health;
+  reason?: string;
   message?: string;
 }
 
@@ -67,6 +75,7 @@ export interface Target {
   agent: string;
   sync: Sync;
   health: Health;
+  reason?: string;
   message?: string;
   asOf?: string;
   staleSince?: string;
@@ -76,7 +85,7 @@ export interface Target {
   objects?: ObjectStatus[] | null;
 }
 
-/** How many targets of a deployment are in which state. */
+/** Number of targets of a deployment in each state. */
 export interface TargetCounts {
   targets: number;
   ready: number;
@@ -102,11 +111,12 @@ export interface Deployment {
   createdAt?: string;
   sync: Sync;
   health: Health;
+  reason?: string;
   message?: string;
   counts: TargetCounts;
-  /** The first ones, only where one deployment is read. */
+  /** The first ones, only for a single deployment. */
   targets?: Target[] | null;
-  /** Where to read on, when there are more. */
+  /** Start of the next page, if there are more. */
   moreTargets?: string;
 }
 
@@ -121,7 +131,7 @@ export interface FleetEvent {
   message?: string;
 }
 
-/** One record of the change stream: what may have changed, never how. */
+/** One record of the change stream: what may have changed. */
 export interface Change {
   seq: number;
   kind: "agent" | "connection" | "token" | "environment" | "repository" | "deployment" | "desired" | "status" | "event";

@@ -1,4 +1,4 @@
-// The small parts that every page is made of.
+// Components that every page uses.
 
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
@@ -7,7 +7,7 @@ import { Since } from "./time";
 import type { Deployment, Health, Sync, Target } from "./types";
 import { healthWord, isStale, syncWord, type Tone } from "./words";
 
-/** Shapes besides colours, so that a state can be told without seeing colour. */
+/** Shapes in addition to colors, so that a state is visible without color. */
 const SHAPES: Record<Tone, ComponentChildren> = {
   ok: <path d="M3 8.5l3.2 3.2L13 5" />,
   busy: <path d="M8 2.5a5.5 5.5 0 1 1-5.2 3.7" />,
@@ -31,28 +31,34 @@ export function HealthBadge({ health }: { health: Health }) {
   return <Badge tone={word.tone} title={word.meaning}>{health || "Unknown"}</Badge>;
 }
 
-/** A sync state; beside a health of Stale it is only what was last known, and no good news. */
+/** A sync state; with health Stale it is only the last known one. */
 export function SyncBadge({ sync, health }: { sync: Sync; health?: Health }) {
   const word = syncWord(sync);
   if (health === "Stale" && word.tone === "ok") {
-    return <Badge tone="idle" title="last known: an agent has not been heard of since">was {sync}</Badge>;
+    return <Badge tone="idle" title="last known state: an agent is not connected">was {sync}</Badge>;
   }
   return <Badge tone={word.tone} title={word.meaning}>{sync || "Pending"}</Badge>;
 }
 
-/** The sync state of a target; of one whose agent is away it is only what was last known. */
+/** The sync state of a target; if its agent is not connected, the last known one. */
 export function TargetSync({ target, sync }: { target: Target; sync: Sync }) {
   if (!isStale(target)) return <SyncBadge sync={sync} />;
-  return <Badge tone="idle" title="last known: the agent has not been heard of since">was {sync || "Pending"}</Badge>;
+  return <Badge tone="idle" title="last known state: the agent is not connected">was {sync || "Pending"}</Badge>;
 }
 
-/** What a person should know first of a deployment. */
+/** The reason of a state, unless the state is Synced. */
+export function Reason({ of }: { of: { reason?: string } }) {
+  if (!of.reason || of.reason === "Synced") return null;
+  return <code class="reason">{of.reason}</code>;
+}
+
+/** The most important message of a deployment. */
 export function Why({ deployment }: { deployment: Deployment }) {
-  if (!deployment.sourceError) return <>{deployment.message}</>;
-  return <><Badge tone="bad" title="The newest revision could not be used; what runs is undisturbed">Source error</Badge> {deployment.sourceError}</>;
+  if (!deployment.sourceError) return <><Reason of={deployment} />{deployment.message}</>;
+  return <><Badge tone="bad" title="The newest revision could not be used; the running revision is not affected">Source error</Badge> {deployment.sourceError}</>;
 }
 
-/** The health of a target. One whose agent is away reads "Stale since …" and nothing better. */
+/** The health of a target. If its agent is not connected, it is "Stale since …". */
 export function TargetHealth({ target }: { target: Target }) {
   if (!isStale(target)) return <HealthBadge health={target.health} />;
   return (
@@ -62,7 +68,7 @@ export function TargetHealth({ target }: { target: Target }) {
   );
 }
 
-/** A command to copy. The button is there only where the browser lets a page write the clipboard. */
+/** A command to copy. The button is shown only if the browser allows access to the clipboard. */
 export function Command({ text }: { text: string }) {
   const copied = useSignal(false);
   const copy = async () => {
@@ -97,14 +103,14 @@ export function Notice({ tone, title, children }: { tone: "bad" | "warn"; title:
   );
 }
 
-/** Shows a live value: while it loads, when it failed, and what is known in spite of a failure. */
+/** Shows a live value, its loading state, and its error. */
 export function Shown<T>({ live, children }: { live: Live<T>; children: (value: T) => ComponentChildren }) {
   const value = live.value.value;
   const error = live.error.value;
   return (
     <>
       {error && (
-        <Notice tone="bad" title={value === undefined ? "This could not be loaded." : "This could not be refreshed; it shows what was known before."}>
+        <Notice tone="bad" title={value === undefined ? "This could not be loaded." : "This could not be refreshed; it shows the last known state."}>
           <p>{error.message}</p>
           <button type="button" onClick={() => live.refresh()}>Try again</button>
         </Notice>
@@ -145,7 +151,7 @@ export function Table({ caption, head, children }: { caption: string; head: stri
   );
 }
 
-/** Whether every word of a filter occurs in the text. */
+/** Whether the text contains every word of a filter. */
 export function matches(filter: string, ...text: (string | undefined)[]): boolean {
   const all = text.join(" ").toLowerCase();
   return filter.toLowerCase().split(/\s+/).every((word) => all.includes(word));

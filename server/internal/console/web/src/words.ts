@@ -1,4 +1,4 @@
-// What the words of the API mean, how they look, and which of them are worse.
+// Meaning, appearance, and order of the states of the API.
 
 import { parse } from "./time";
 import type { Agent, Deployment, Health, ObjectStatus, Sync, Target } from "./types";
@@ -13,7 +13,7 @@ interface Word {
 
 export const HEALTH: Record<Health, Word> = {
   Failed: { tone: "bad", rank: 6, meaning: "at least one object has failed" },
-  Stale: { tone: "stale", rank: 5, meaning: "the agent has not been heard of: nothing is known of now" },
+  Stale: { tone: "stale", rank: 5, meaning: "the agent is not connected: the current state is unknown" },
   Unknown: { tone: "idle", rank: 4, meaning: "nothing was reported yet" },
   NotFound: { tone: "warn", rank: 3, meaning: "an object that should exist does not" },
   Terminating: { tone: "busy", rank: 2, meaning: "objects are being deleted" },
@@ -23,27 +23,27 @@ export const HEALTH: Record<Health, Word> = {
 
 export const SYNC: Record<Sync, Word> = {
   Failed: { tone: "bad", rank: 5, meaning: "at least one object could not be applied" },
-  Rewound: { tone: "warn", rank: 4, meaning: "the agent is ahead of the server: nothing is sent until Git was read anew" },
-  OutOfSync: { tone: "warn", rank: 3, meaning: "it differs from Git, and is left so: something holds it, or the policy says so" },
-  Held: { tone: "warn", rank: 3, meaning: "not in Git any more, and kept until somebody confirms that it may be deleted" },
-  Pending: { tone: "idle", rank: 3, meaning: "nothing to apply yet, or the cluster has not taken it up yet" },
+  Rewound: { tone: "warn", rank: 4, meaning: "the agent is ahead of the server: nothing is sent until Git is read again" },
+  OutOfSync: { tone: "warn", rank: 3, meaning: "it differs from Git and is not changed: it is held, or the policy says so" },
+  Held: { tone: "warn", rank: 3, meaning: "no longer in Git, and kept until its deletion is confirmed" },
+  Pending: { tone: "idle", rank: 3, meaning: "nothing to apply yet, or not applied yet" },
   Syncing: { tone: "busy", rank: 2, meaning: "being applied" },
-  Detached: { tone: "idle", rank: 1, meaning: "let go: its objects stay, and nobody manages them" },
+  Detached: { tone: "idle", rank: 1, meaning: "no longer managed: its objects stay" },
   Deleted: { tone: "idle", rank: 1, meaning: "the deletion was carried out" },
-  Synced: { tone: "ok", rank: 0, meaning: "the cluster holds what Git says" },
+  Synced: { tone: "ok", rank: 0, meaning: "the cluster matches Git" },
 };
 
-const UNHEARD_OF: Word = { tone: "idle", rank: 4, meaning: "a word that this console does not know" };
+const UNKNOWN_STATE: Word = { tone: "idle", rank: 4, meaning: "a state that this console does not know" };
 
 export function healthWord(health: Health): Word {
-  return HEALTH[health] ?? UNHEARD_OF;
+  return HEALTH[health] ?? UNKNOWN_STATE;
 }
 
 export function syncWord(sync: Sync): Word {
-  return SYNC[sync] ?? UNHEARD_OF;
+  return SYNC[sync] ?? UNKNOWN_STATE;
 }
 
-/** How bad a state is, to sort by: failures first, then what nobody knows, then what is under way. */
+/** How bad a state is, to sort by: failures first, then unknown states, then changes in progress. */
 export function badness(state: { sync: Sync; health: Health; sourceError?: string }): number {
   const failed = state.sourceError || state.health === "Failed" || state.sync === "Failed" ? 100 : 0;
   return failed + healthWord(state.health).rank * 10 + syncWord(state.sync).rank;
@@ -63,7 +63,7 @@ export function isStale(target: Target): boolean {
   return target.health === "Stale" || parse(target.staleSince) !== undefined;
 }
 
-/** What is known of an object now. Of a stale target nothing is, whatever was reported last. */
+/** The current health of an object. For a stale target it is unknown. */
 export function objectHealth(target: Target, object: ObjectStatus): Health {
   return isStale(target) ? "Stale" : object.health;
 }
@@ -77,7 +77,7 @@ export function shortCommit(commit: string | undefined): string {
   return commit ? commit.slice(0, 8) : "";
 }
 
-/** How many targets hold what is desired, of how many. */
+/** The number of ready targets, of all targets. */
 export function targetsDone(deployment: Deployment): string {
   const { ready, targets, detached } = deployment.counts;
   return `${ready}/${targets - detached}`;

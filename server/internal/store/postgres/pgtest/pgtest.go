@@ -1,6 +1,5 @@
-// Package pgtest gives tests a PostgreSQL store as a server in earnest has it: the schema belongs
-// to one role, and the connection string is that of another, which row-level security holds. It is
-// for tests.
+// Package pgtest provides a PostgreSQL store for tests with the same roles as in production: one role owns the
+// schema, and the connection string is that of another role, to which row-level security applies.
 //
 //	var (
 //		server postgres.Server // of package testkit/postgres
@@ -33,8 +32,7 @@ const (
 	Login = "kedge_server"
 )
 
-// Template makes migrated databases, by copying one. It is safe for concurrent use and must not be
-// copied.
+// Template creates migrated databases by copying one. It is safe for concurrent use and must not be copied.
 type Template struct {
 	Server *testpostgres.Server
 
@@ -44,7 +42,7 @@ type Template struct {
 
 // Database is one migrated database.
 type Database struct {
-	Admin string // connection string of a superuser, for what a test does behind the store's back
+	Admin string // connection string of a superuser, for changes that bypass the store
 	Owner string // of the role that owns the schema
 	URL   string // of the server's login role
 }
@@ -70,7 +68,7 @@ func Open(t testing.TB, d Database) *postgres.Store {
 	return s
 }
 
-// Database returns a new database that is migrated and empty.
+// Database returns a new, migrated, empty database.
 func (p *Template) Database(t testing.TB) Database {
 	t.Helper()
 	p.mu.Lock()
@@ -81,14 +79,14 @@ func (p *Template) Database(t testing.TB) Database {
 	return named(t, p.Server.Copy(t, p.origin))
 }
 
-// Copy returns a database with the same content. Nobody may be connected to this one meanwhile.
+// Copy returns a database with the same content. This one must have no connections.
 func (d Database) Copy(t testing.TB, server *testpostgres.Server) Database {
 	t.Helper()
 	return named(t, server.Copy(t, d.Admin))
 }
 
-// Empty returns a new database that belongs to Owner and is not migrated, and Login may enter the
-// roles of the server as soon as they exist.
+// Empty returns a new database that belongs to Owner and is not migrated. Login may enter the roles of the
+// server as soon as they exist.
 func (p *Template) Empty(t testing.TB) Database {
 	t.Helper()
 	d := named(t, p.Server.Database(t))
@@ -96,7 +94,7 @@ func (p *Template) Empty(t testing.TB) Database {
 	return d
 }
 
-// furnish makes the roles and gives the database to its owner.
+// furnish creates the roles and sets the owner of the database.
 func furnish(t testing.TB, d Database) {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), d.Admin)
@@ -128,7 +126,7 @@ func ensureRole(ctx context.Context, conn *pgx.Conn, role, attributes string) er
 	return err
 }
 
-// prepareLocked makes the database that all others are copies of. It lasts as long as the server.
+// prepareLocked creates the database that all others are copies of. It lasts as long as the server.
 func (p *Template) prepareLocked(t testing.TB) {
 	t.Helper()
 	d := named(t, p.Server.Lasting(t))

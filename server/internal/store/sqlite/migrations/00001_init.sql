@@ -87,6 +87,11 @@ CREATE TABLE agents (
     created_at   INTEGER NOT NULL,
     capabilities TEXT,
     uninstalling INTEGER NOT NULL DEFAULT 0 CHECK (uninstalling IN (0, 1)),
+    -- engine_namespace is the namespace of Argo CD in the cluster of the agent; empty if the agent applies by itself.
+    engine_namespace TEXT    NOT NULL DEFAULT '',
+    deliver_git_credentials INTEGER NOT NULL DEFAULT 0 CHECK (deliver_git_credentials IN (0, 1)),
+    -- applications is the number of Applications of Argo CD that the agent does not manage.
+    applications INTEGER NOT NULL DEFAULT 0 CHECK (applications >= 0),
     PRIMARY KEY (tenant_id, id),
     UNIQUE (tenant_id, name),
     FOREIGN KEY (tenant_id, capabilities) REFERENCES agent_capabilities (tenant_id, hash) ON DELETE RESTRICT
@@ -113,6 +118,23 @@ CREATE TABLE agent_namespaces (
     FOREIGN KEY (tenant_id, agent_id) REFERENCES agents (tenant_id, id) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 
+-- Applications of Argo CD that the agent lists and does not manage.
+CREATE TABLE agent_applications (
+    tenant_id TEXT NOT NULL,
+    agent_id  TEXT NOT NULL,
+    name      TEXT NOT NULL CHECK (name <> ''),
+    project   TEXT NOT NULL,
+    repo_url  TEXT NOT NULL,
+    path      TEXT NOT NULL,
+    revision  TEXT NOT NULL,
+    cluster   TEXT NOT NULL,
+    namespace TEXT NOT NULL,
+    sync      TEXT NOT NULL,
+    health    TEXT NOT NULL,
+    PRIMARY KEY (tenant_id, agent_id, name),
+    FOREIGN KEY (tenant_id, agent_id) REFERENCES agents (tenant_id, id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
 -- server names a server_replicas row but does not refer to it: what a server held outlives it.
 CREATE TABLE connections (
     tenant_id       TEXT    NOT NULL,
@@ -123,6 +145,7 @@ CREATE TABLE connections (
     version         TEXT    NOT NULL,
     kube_version    TEXT    NOT NULL,
     cluster_uid     TEXT    NOT NULL,
+    engine_namespace TEXT   NOT NULL,
     remote_addr     TEXT    NOT NULL,
     standby         INTEGER NOT NULL CHECK (standby IN (0, 1)),
     connected_at    INTEGER NOT NULL,
@@ -195,7 +218,7 @@ CREATE TABLE environments (
     UNIQUE (tenant_id, name)
 ) STRICT;
 
--- Agents are named here, not referred to: an environment keeps the name of one that was deleted, for when it is enrolled anew.
+-- Agents are named here, not referred to: an environment keeps the name of one that was deleted, for when it is enrolled again.
 CREATE TABLE environment_agents (
     tenant_id      TEXT NOT NULL,
     environment_id TEXT NOT NULL,
@@ -285,6 +308,7 @@ CREATE TABLE repositories (
     checked_at    INTEGER,
     error         TEXT    NOT NULL,
     error_reason  TEXT    NOT NULL DEFAULT '',
+    state_since   INTEGER,
     PRIMARY KEY (tenant_id, id),
     UNIQUE (tenant_id, url),
     FOREIGN KEY (tenant_id, credential_id) REFERENCES credentials (tenant_id, id) ON DELETE RESTRICT
@@ -554,6 +578,7 @@ CREATE TABLE deployment_variants (
     FOREIGN KEY (tenant_id, rendered_digest) REFERENCES bundles (tenant_id, digest) ON DELETE RESTRICT
 ) STRICT, WITHOUT ROWID;
 
+CREATE INDEX deployment_variants_in_error ON deployment_variants (tenant_id, error_reason, deployment_id) WHERE error <> '';
 CREATE INDEX deployment_variants_by_digest ON deployment_variants (tenant_id, rendered_digest);
 
 -- Deployments that a file in Git declares, or did. The agent is named, not referred to: what it had
@@ -602,7 +627,7 @@ CREATE INDEX revision_bundles_by_digest ON revision_bundles (tenant_id, digest);
 -- refers to nothing.
 --
 -- newest_digest is a copy of what the deployment, or the target's variant of it, has rendered last.
--- The three generated columns are what users read and filter by: read_sync and read_health as
+-- The four generated columns are what users read and filter by: read_sync, read_health and read_reason as
 -- fleet.Target.ViewAt has them for an agent that is connected, and waiting when something newer was
 -- rendered than was sent.
 CREATE TABLE targets (
@@ -667,6 +692,18 @@ CREATE TABLE targets (
     read_health TEXT NOT NULL GENERATED ALWAYS AS (CASE
         WHEN observed_sync = '' THEN 'Unknown'
         ELSE observed_health END) STORED,
+    read_reason TEXT NOT NULL GENERATED ALWAYS AS (CASE
+        WHEN observed_sync = '' THEN 'NotReported'
+        WHEN observed_sync = 'Synced' AND (observed_epoch <> desired_epoch OR observed_generation <> desired_generation) THEN 'Applying'
+        WHEN observed_reason <> '' THEN observed_reason
+        WHEN observed_sync = 'Synced' THEN 'Synced'
+        WHEN observed_sync = 'Failed' THEN 'ObjectsFailed'
+        WHEN observed_sync = 'Deleted' THEN 'Deleted'
+        WHEN observed_sync = 'Detached' THEN 'Detached'
+        WHEN observed_sync = 'Rewound' THEN 'Rewound'
+        WHEN observed_sync = 'OutOfSync' THEN 'Drifted'
+        WHEN observed_sync = 'Held' THEN 'PruneHeld'
+        ELSE 'Applying' END) STORED,
     waiting INTEGER NOT NULL GENERATED ALWAYS AS (
         newest_digest IS NOT NULL AND desired_digest IS DISTINCT FROM newest_digest
         AND NOT desired_tombstone AND NOT desired_detached AND detached_at IS NULL) STORED,
@@ -684,8 +721,9 @@ CREATE INDEX targets_by_digest ON targets (tenant_id, desired_digest);
 CREATE INDEX targets_by_grant ON targets (grant_id) WHERE grant_id IS NOT NULL;
 CREATE INDEX targets_by_hand_over ON targets (tenant_id, id) WHERE desired_hand_overs <> '';
 CREATE INDEX targets_by_sync ON targets (tenant_id, read_sync, deployment_name, deployment_id);
-CREATE INDEX targets_by_reason ON targets (tenant_id, observed_reason, deployment_name, deployment_id) WHERE observed_reason NOT IN ('', 'Synced');
+CREATE INDEX targets_by_reason ON targets (tenant_id, read_reason, deployment_name, deployment_id) WHERE read_reason NOT IN ('Synced', 'Applying', 'NotReported');
 CREATE INDEX targets_by_health ON targets (tenant_id, read_health, deployment_name, deployment_id);
+CREATE INDEX targets_without_variant ON targets (tenant_id, deployment_name, deployment_id) WHERE variant_error <> '';
 CREATE INDEX targets_waiting ON targets (tenant_id, deployment_name, deployment_id) WHERE waiting;
 CREATE INDEX targets_without_agent ON targets (tenant_id, deployment_name, deployment_id) WHERE agent_id IS NULL;
 CREATE INDEX targets_left_behind ON targets (agent_tenant, agent_name) WHERE agent_id IS NULL;
@@ -753,6 +791,41 @@ CREATE TABLE run_targets (
 
 CREATE INDEX run_targets_by_target ON run_targets (tenant_id, target_id, done);
 
+-- Kubernetes resources that declare resources here. resource_id is repeated in the column of its kind, so that a row is
+-- deleted with its resource.
+CREATE TABLE owners (
+    tenant_id      TEXT NOT NULL REFERENCES tenants (id) ON DELETE CASCADE,
+    resource_kind  TEXT NOT NULL CHECK (resource_kind IN ('tenant', 'agent', 'environment', 'credential', 'deployment', 'run')),
+    resource_id    TEXT NOT NULL CHECK (resource_id <> ''),
+    kind           TEXT NOT NULL CHECK (kind <> ''),
+    namespace      TEXT NOT NULL,
+    name           TEXT NOT NULL CHECK (name <> ''),
+    uid            TEXT NOT NULL CHECK (uid <> ''),
+    generation     INTEGER NOT NULL,
+    created        INTEGER NOT NULL,
+    missing_since  INTEGER,
+    agent_id       TEXT,
+    environment_id TEXT,
+    credential_id  TEXT,
+    deployment_id  TEXT,
+    run_id         TEXT,
+    PRIMARY KEY (tenant_id, resource_kind, resource_id),
+    FOREIGN KEY (tenant_id, agent_id) REFERENCES agents (tenant_id, id) ON DELETE CASCADE,
+    FOREIGN KEY (tenant_id, environment_id) REFERENCES environments (tenant_id, id) ON DELETE CASCADE,
+    FOREIGN KEY (tenant_id, credential_id) REFERENCES credentials (tenant_id, id) ON DELETE CASCADE,
+    FOREIGN KEY (tenant_id, deployment_id) REFERENCES deployments (tenant_id, id) ON DELETE CASCADE,
+    FOREIGN KEY (tenant_id, run_id) REFERENCES sync_runs (tenant_id, id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX owners_by_kind ON owners (resource_kind, tenant_id, resource_id);
+CREATE INDEX owners_by_name ON owners (tenant_id, kind, name);
+CREATE UNIQUE INDEX owners_of_tenants ON owners (uid) WHERE resource_kind = 'tenant';
+CREATE INDEX owners_of_agents ON owners (tenant_id, agent_id) WHERE agent_id IS NOT NULL;
+CREATE INDEX owners_of_environments ON owners (tenant_id, environment_id) WHERE environment_id IS NOT NULL;
+CREATE INDEX owners_of_credentials ON owners (tenant_id, credential_id) WHERE credential_id IS NOT NULL;
+CREATE INDEX owners_of_deployments ON owners (tenant_id, deployment_id) WHERE deployment_id IS NOT NULL;
+CREATE INDEX owners_of_runs ON owners (tenant_id, run_id) WHERE run_id IS NOT NULL;
+
 CREATE TABLE operations (
     tenant_id   TEXT    NOT NULL REFERENCES tenants (id) ON DELETE CASCADE,
     id          TEXT    NOT NULL UNIQUE CHECK (id <> ''),
@@ -782,7 +855,7 @@ CREATE TABLE audit_events (
     tenant_id   TEXT    REFERENCES tenants (id) ON DELETE CASCADE,
     at          INTEGER NOT NULL,
     actor       TEXT    NOT NULL,
-    door        TEXT    NOT NULL,
+    component   TEXT    NOT NULL,
     action      TEXT    NOT NULL,
     kind        TEXT    NOT NULL,
     name        TEXT    NOT NULL,
@@ -826,6 +899,7 @@ CREATE TABLE changes (
     id            TEXT    NOT NULL,
     agent_id      TEXT    NOT NULL,
     deployment_id TEXT    NOT NULL,
+    reason        TEXT    NOT NULL DEFAULT '',
     ref           TEXT    NOT NULL DEFAULT '',
     at            INTEGER NOT NULL
 ) STRICT;

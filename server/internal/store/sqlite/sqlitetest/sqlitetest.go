@@ -1,4 +1,4 @@
-// Package sqlitetest gives tests SQLite databases whose schema is up to date. It is for tests.
+// Package sqlitetest provides migrated SQLite databases for tests.
 package sqlitetest
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store/sqlite"
 )
 
-// Path returns the path of a new database that is migrated and empty. It is a copy: to migrate one takes
-// longer than many a test.
+// Path returns the path of a new, migrated, empty database. It is a copy, because a migration takes longer than
+// many tests.
 func Path(t testing.TB) string {
 	t.Helper()
 	data, err := migrated()
@@ -26,7 +26,7 @@ func Path(t testing.TB) string {
 	return path
 }
 
-// migrated is the content of a database file. A store that is closed leaves everything in that one file.
+// migrated is the content of a database file. A closed store leaves everything in that one file.
 var migrated = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "kedge-sqlite-")
 	if err != nil {

@@ -21,7 +21,7 @@ function List({ loaded, live }: { loaded: Loaded<Agent>; live: LiveList<Agent> }
   if (loaded.items.length === 0) {
     return (
       <Empty title="No agents yet">
-        <p>Enrol one and apply what it prints to the cluster. It dials out to this server, and appears here at once.</p>
+        <p>Enroll an agent and apply the printed manifest to the cluster. It connects to this server and appears here immediately.</p>
         <Command text={ENROLL_AGENT} />
       </Empty>
     );
@@ -48,7 +48,7 @@ function Row({ agent }: { agent: Agent }) {
       <th scope="row">
         {agent.name}
         {labels.length > 0 && <div class="muted small">{labels.join(" ")}</div>}
-        {(agent.warnings ?? []).map((warning) => <div key={warning} class="warning small">{warning}</div>)}
+        {(agent.warnings ?? []).map((w) => <div key={w.reason + w.message} class="warning small">{w.reason}: {w.message}</div>)}
       </th>
       <td><State agent={agent} /></td>
       <td>{replicas.length > 0 ? replicas.map((c) => <Replica key={c.replica} c={c} />) : <span class="muted">none</span>}</td>
@@ -65,7 +65,7 @@ function State({ agent }: { agent: Agent }) {
     case "connected":
       return <Badge tone="ok">Connected</Badge>;
     case "stale":
-      return <Badge tone="stale" title="Not connected: nothing is known of what runs there now">Stale since <Since at={agent.lastSeenAt} /></Badge>;
+      return <Badge tone="stale" title="Not connected: the current state of the cluster is unknown">Stale since <Since at={agent.lastSeenAt} /></Badge>;
     case "never":
       return <Badge tone="idle" title={`Apply its manifest to the cluster: ${ENROLL_AGENT}`}>Never connected</Badge>;
   }

@@ -6,7 +6,7 @@ import { Title } from "../shell";
 import type { News } from "../stream";
 import { Ago, parse } from "../time";
 import type { Deployment, FleetEvent, Target } from "../types";
-import { Command, Empty, HealthBadge, Notice, plural, Shown, SyncBadge, Table, TargetHealth, TargetSync } from "../ui";
+import { Reason, Command, Empty, HealthBadge, Notice, plural, Shown, SyncBadge, Table, TargetHealth, TargetSync } from "../ui";
 import { shortCommit, worstFirst } from "../words";
 import { EventTable } from "./events";
 import { ENROLL_AGENT } from "./hints";
@@ -36,7 +36,7 @@ export function DeploymentPage({ name }: { name: string }) {
   );
 }
 
-/** Agents that come and go change what the targets read, so they concern every deployment. */
+/** Connections of agents change the states of targets, so they affect every deployment. */
 function concerns(id: string | undefined, news: News): boolean {
   if (news.type !== "change") return false;
   const { change } = news;
@@ -73,8 +73,8 @@ function Detail({ d, events }: { d: Deployment; events: LiveValue<FleetEvent[]> 
           <p>{d.commit ? `What runs is still ${shortCommit(d.commit)}. ` : ""}Fix it in Git and push: it is picked up by itself.</p>
         </Notice>
       )}
-      {parse(d.deletedAt) !== undefined && <Notice tone="warn" title="This deployment is being deleted."><p>Its objects go from each cluster as its agent acknowledges. Asked for <Ago at={d.deletedAt} />.</p></Notice>}
-      {d.message && d.message !== d.sourceError && <p class="headline">{d.message}</p>}
+      {parse(d.deletedAt) !== undefined && <Notice tone="warn" title="This deployment is being deleted."><p>Each agent deletes its objects. Requested <Ago at={d.deletedAt} />.</p></Notice>}
+      {d.message && d.message !== d.sourceError && <p class="headline"><Reason of={d} />{d.message}</p>}
       <Facts d={d} />
       <section>
         <h2>Clusters</h2>
@@ -116,7 +116,7 @@ function Facts({ d }: { d: Deployment }) {
 function NoTargets({ environment }: { environment: string }) {
   return (
     <Empty title={`No agent belongs to the environment ${environment}`}>
-      <p>As soon as one does, this deployment goes there. Enrol an agent, or add one to the environment:</p>
+      <p>As soon as it does, this deployment is applied there. Enroll an agent, or add one to the environment:</p>
       <Command text={ENROLL_AGENT} />
     </Empty>
   );
@@ -133,7 +133,7 @@ function Targets({ targets }: { targets: Target[] }) {
           <td>{t.commit ? <code title={t.commit}>{shortCommit(t.commit)}</code> : <span class="muted">none</span>}</td>
           <td class="number" title="observed / desired">{t.observedGeneration}/{t.generation}</td>
           <td><Ago at={t.asOf} missing="never reported" /></td>
-          <td class="message">{t.message}</td>
+          <td class="message"><Reason of={t} />{t.message}</td>
         </tr>
       ))}
     </Table>

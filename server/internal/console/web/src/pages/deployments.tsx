@@ -34,14 +34,14 @@ function wanted(d: Deployment): boolean {
   const { query } = address.value;
   if (query.get("sync") && query.get("sync") !== d.sync) return false;
   if (query.get("health") && query.get("health") !== d.health) return false;
-  return matches(query.get("q") ?? "", d.name, d.environment, d.sync, d.health, d.commit, d.message, d.sourceError, d.source.repoURL);
+  return matches(query.get("q") ?? "", d.name, d.environment, d.sync, d.health, d.commit, d.reason, d.message, d.sourceError, d.source.repoURL);
 }
 
 function List({ loaded, live }: { loaded: Loaded<Deployment>; live: LiveList<Deployment> }) {
   if (loaded.items.length === 0) {
     return (
       <Empty title="No deployments yet">
-        <p>Declare what to deploy: a Git repository and a folder in it. Every push to it then arrives by itself.</p>
+        <p>Declare what to deploy: a Git repository and a folder in it. Every push to it is then deployed.</p>
         <Command text={CREATE_DEPLOYMENT} />
       </Empty>
     );

@@ -29,7 +29,7 @@ export function Events() {
 
 function List({ events }: { events: FleetEvent[] }) {
   if (events.length === 0) {
-    return <Empty title="Nothing has happened yet"><p>Agents that connect, syncs, drift that was healed and failures are told here.</p></Empty>;
+    return <Empty title="Nothing has happened yet"><p>Connections of agents, syncs, corrected drift, and failures appear here.</p></Empty>;
   }
   const { query } = address.value;
   const type = query.get("type");

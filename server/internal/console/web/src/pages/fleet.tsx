@@ -8,7 +8,7 @@ import { Badge, Command, Empty, HealthBadge, plural, Shown, SyncBadge, Table, Wh
 import { agentState, HEALTH, needsAttention, SYNC, targetsDone, worstFirst, type Tone } from "../words";
 import { CREATE_DEPLOYMENT, ENROLL_AGENT } from "./hints";
 
-/** Counts are made over at most so many rows; beyond that they say that they are partial. */
+/** Maximum number of counted rows; above it, counts are shown as partial. */
 const COUNTED = 10_000;
 const SHOWN = 20;
 
@@ -31,7 +31,7 @@ export function Fleet() {
 function NoAgents() {
   return (
     <Empty title="No cluster is connected yet">
-      <p>Enrol an agent and apply what it prints to the cluster. It dials out to this server, and appears here at once.</p>
+      <p>Enroll an agent and apply the printed manifest to the cluster. It connects to this server and appears here immediately.</p>
       <Command text={ENROLL_AGENT} />
     </Empty>
   );
@@ -99,7 +99,7 @@ function Attention({ loaded, agents }: { loaded: Loaded<Deployment>; agents: num
     if (agents === 0) return null; // one next step at a time
     return (
       <Empty title="Nothing is deployed yet">
-        <p>Declare what to deploy: a Git repository and a folder in it. Every push to it then arrives by itself.</p>
+        <p>Declare what to deploy: a Git repository and a folder in it. Every push to it is then deployed.</p>
         <Command text={CREATE_DEPLOYMENT} />
       </Empty>
     );
@@ -108,7 +108,7 @@ function Attention({ loaded, agents }: { loaded: Loaded<Deployment>; agents: num
   return (
     <section>
       <h2>Needs attention</h2>
-      {bad.length === 0 ? <p class="calm">Nothing does: no deployment has failed, is stale or is held.</p> : <AttentionTable rows={bad} />}
+      {bad.length === 0 ? <p class="calm">Nothing: no deployment has failed, is stale, or is held.</p> : <AttentionTable rows={bad} />}
     </section>
   );
 }

@@ -1,9 +1,9 @@
 import { useSignal } from "@preact/signals";
 import type { ObjectStatus, Target } from "../types";
-import { HealthBadge, matches, plural, Search, Select, Table, TargetSync } from "../ui";
+import { Reason, HealthBadge, matches, plural, Search, Select, Table, TargetSync } from "../ui";
 import { badness, isStale, objectHealth } from "../words";
 
-/** How many rows are drawn at once: the worst are first, and a page of thousands helps nobody. */
+/** Number of rows per page: the worst are first, and thousands of rows are not useful. */
 const BUDGET = 200;
 
 interface Row {
@@ -49,7 +49,7 @@ function keyOf(target: Target, o: ObjectStatus): string {
 }
 
 function matchesRow(filter: string, { target, object: o }: Row): boolean {
-  return matches(filter, o.kind, o.group, o.namespace, o.name, o.sync, objectHealth(target, o), o.message, target.agent);
+  return matches(filter, o.kind, o.group, o.namespace, o.name, o.sync, objectHealth(target, o), o.reason, o.message, target.agent);
 }
 
 function ObjectTable({ rows, many }: { rows: Row[]; many: boolean }) {
@@ -63,14 +63,14 @@ function ObjectTable({ rows, many }: { rows: Row[]; many: boolean }) {
           {many && <td class="nowrap">{target.agent}</td>}
           <td><TargetSync target={target} sync={o.sync} /></td>
           <td><ObjectHealth target={target} object={o} /></td>
-          <td class="message">{o.message}</td>
+          <td class="message"><Reason of={o} />{o.message}</td>
         </tr>
       ))}
     </Table>
   );
 }
 
-/** An object of a stale target is stale too; what was last known of it is said as such. */
+/** An object of a stale target is stale too, and shown with its last known state. */
 function ObjectHealth({ target, object }: { target: Target; object: ObjectStatus }) {
   return (
     <>

@@ -11,7 +11,7 @@ export function SignIn() {
   useEffect(() => {
     document.title = "Sign in · Kedge";
     input.current?.focus();
-    // Without an answer there is still the token; a server that is away is told by trying it.
+    // Without a response, the token can still be used; an attempt shows whether the server is available.
     loginConfig().then((config) => { provider.value = config.oidc; }, () => {});
   }, []);
 
@@ -53,7 +53,7 @@ export function SignIn() {
   );
 }
 
-/** Sends the browser to the identity provider, and back to the page that was asked for. */
+/** Sends the browser to the identity provider, and back to the requested page. */
 function Provider() {
   const back = new URLSearchParams({ return: location.pathname + location.search });
   return (

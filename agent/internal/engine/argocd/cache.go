@@ -1,0 +1,233 @@
+package argocd
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wait"
+)
+
+// cache holds the Applications and AppProjects of the agent, as the watches report them, and wakes targets. A watch that
+// breaks starts again with a list; until the list is complete, the old content stays.
+type cache struct {
+	engine *Engine
+
+	mu           sync.Mutex
+	applications map[string]*application
+	projects     map[string]*unstructured.Unstructured
+	synced       [2]bool // a list of Applications, and of AppProjects, was complete
+	failure      error   // of the last list or watch; nil when both work
+}
+
+func newCache(e *Engine) *cache {
+	return &cache{engine: e, applications: map[string]*application{}, projects: map[string]*unstructured.Unstructured{}}
+}
+
+// start watches until ctx ends.
+func (c *cache) start(ctx context.Context, work *sync.WaitGroup) {
+	work.Go(func() { c.follow(ctx, 0, c.engine.applications) })
+	work.Go(func() { c.follow(ctx, 1, c.engine.projects) })
+}
+
+// absent reports whether an error means that the cluster has no Argo CD, or not for this agent.
+func absent(err error) bool {
+	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || meta.IsNoMatchError(err)
+}
+
+func (c *cache) follow(ctx context.Context, kind int, client dynamic.ResourceInterface) {
+	var delay wait.Backoff
+	for ctx.Err() == nil {
+		begun := time.Now()
+		err := c.listAndWatch(ctx, kind, client)
+		if ctx.Err() != nil {
+			return
+		}
+		c.setFailure(err)
+		if err != nil {
+			c.engine.log.Warn("watching Argo CD failed", obs.Err(err))
+		}
+		if time.Since(begun) > time.Minute {
+			delay.Reset()
+		}
+		wait.For(ctx, delay.NextJittered(c.engine.timing.retryFirst, c.engine.timing.retryMax))
+	}
+}
+
+func (c *cache) setFailure(err error) {
+	c.mu.Lock()
+	c.failure = err
+	c.mu.Unlock()
+	c.engine.wakeAll()
+}
+
+// listAndWatch returns nil when a watch ended in order.
+func (c *cache) listAndWatch(ctx context.Context, kind int, client dynamic.ResourceInterface) error {
+	selector := c.engine.selector()
+	listCtx, cancel := context.WithTimeout(ctx, c.engine.timing.request)
+	defer cancel()
+	list, err := client.List(listCtx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return err
+	}
+	c.replace(kind, list.Items)
+	w, err := client.Watch(ctx, metav1.ListOptions{LabelSelector: selector, ResourceVersion: list.GetResourceVersion(), AllowWatchBookmarks: true})
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	for event := range w.ResultChan() {
+		switch event.Type {
+		case watch.Error:
+			return apierrors.FromObject(event.Object)
+		case watch.Added, watch.Modified, watch.Deleted:
+			if obj, ok := event.Object.(*unstructured.Unstructured); ok {
+				c.set(kind, obj, event.Type == watch.Deleted)
+			}
+		}
+	}
+	return nil
+}
+
+func (c *cache) replace(kind int, items []unstructured.Unstructured) {
+	c.mu.Lock()
+	if kind == 0 {
+		clear(c.applications)
+	} else {
+		clear(c.projects)
+	}
+	for i := range items {
+		c.putLocked(kind, &items[i])
+	}
+	complete := c.synced[0] && c.synced[1]
+	c.synced[kind], c.failure = true, nil
+	complete = !complete && c.synced[0] && c.synced[1]
+	c.mu.Unlock()
+	if complete { // a crash may have left Secrets that nothing uses
+		c.engine.work.Go(func() { c.engine.repositories.release(c.engine.lifetime()) })
+	}
+	c.engine.wakeAll()
+}
+
+func (c *cache) putLocked(kind int, obj *unstructured.Unstructured) {
+	if kind == 0 {
+		c.applications[obj.GetName()] = parse(obj)
+	} else {
+		c.projects[obj.GetName()] = obj
+	}
+}
+
+func (c *cache) set(kind int, obj *unstructured.Unstructured, deleted bool) {
+	c.mu.Lock()
+	switch {
+	case !deleted:
+		c.putLocked(kind, obj)
+	case kind == 0:
+		delete(c.applications, obj.GetName())
+	default:
+		delete(c.projects, obj.GetName())
+	}
+	c.mu.Unlock()
+	if kind == 0 {
+		c.engine.wakeTarget(fleet.TargetID(obj.GetLabels()[labelTarget]), obj.GetName())
+	} else {
+		c.engine.wakeAll()
+	}
+}
+
+// stored records the result of a write, so that the next step does not wait for the watch, unless the watch has reported
+// a newer object meanwhile.
+func (c *cache) stored(kind int, obj *unstructured.Unstructured) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var known *unstructured.Unstructured
+	if kind == 0 {
+		if a := c.applications[obj.GetName()]; a != nil {
+			known = a.raw
+		}
+	} else {
+		known = c.projects[obj.GetName()]
+	}
+	if known == nil || known.GetUID() != obj.GetUID() || revision(known) <= revision(obj) {
+		c.putLocked(kind, obj)
+	}
+}
+
+// removed records the deletion of an Application.
+func (c *cache) removed(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.applications, name)
+}
+
+func revision(obj *unstructured.Unstructured) uint64 {
+	n, err := strconv.ParseUint(obj.GetResourceVersion(), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// application returns an Application of the agent. ready is false before the first list is complete: then nothing is
+// known.
+func (c *cache) application(name string) (a *application, ready bool, failure error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.applications[name], c.synced[0] && c.synced[1], c.failure
+}
+
+func (c *cache) project(name string) *unstructured.Unstructured {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.projects[name]
+}
+
+// inProject returns the Applications of the agent in a project.
+func (c *cache) inProject(name string) (out []*application) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, a := range c.applications {
+		if project, _, _ := unstructured.NestedString(a.spec, "project"); project == name {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// repositories returns the repositories of the Applications of the agent.
+func (c *cache) repositories() map[repository]bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := map[repository]bool{}
+	for _, a := range c.applications {
+		out[a.repository()] = true
+	}
+	return out
+}
+
+func (e *Engine) wakeAll() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.signalAllLocked()
+}
+
+// wakeTarget wakes the target of an Application. Somebody may have changed its label, so the name counts too.
+func (e *Engine) wakeTarget(id fleet.TargetID, application string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, t := range e.targets {
+		if t.id == id || applicationName(t.id) == application {
+			t.wake.Set()
+		}
+	}
+}

@@ -1,0 +1,268 @@
+package argocd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kedge-dev/kedge/agent/internal/inventory"
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/obs"
+)
+
+// annotationLimit bounds an annotation; the annotations of an object have 256 KiB together.
+const annotationLimit = 100 << 10
+
+// prune decides on the objects that have left the source, and has Argo CD delete those that may be deleted. It returns a
+// status for each. desired counts the objects of the source, and unsettled those of them that are not in place.
+func (t *target) prune(ctx context.Context, app *application, last attempt, desired, unsettled int) ([]fleet.ObjectStatus, error) {
+	var gone []fleet.ObjectRef
+	for _, r := range app.objects() {
+		if r.RequiresPruning {
+			gone = append(gone, r.ref())
+		}
+	}
+	t.prunedEvents(gone)
+	holds, unreadable := app.held()
+	if len(gone) == 0 {
+		return nil, t.storeHolds(ctx, app, nil, holds)
+	}
+	missed := 0
+	for _, ref := range gone {
+		if holds[ref.String()] == inventory.HeldAfterRecovery {
+			missed++ // not part of this change
+		}
+	}
+	state := t.work.State
+	policy := inventory.Policy{
+		Whole: true, Prune: state.Policy.Prune, AllowEmpty: state.Policy.AllowEmpty, Hold: state.HoldPrune || unreadable,
+		Unsettled: unsettled, Pending: t.engine.isPending(), Consent: state.Consent, Limit: state.Policy.PruneLimit,
+		Total: max(0, app.base()-missed), Desired: desired, Gone: len(gone) - missed, Confirmed: state.Confirmed,
+	}
+	if state.Policy.DryRun {
+		policy.Prune = false
+	}
+	out, remove, holds := t.decide(app, inventory.NewPlan(policy), gone, holds)
+	// The holds are written before the first deletion: the rest of a change that was held never looks like a small change.
+	if err := t.storeHolds(ctx, app, gone, holds); err != nil || len(remove) == 0 || app.busy() {
+		return out, err
+	}
+	if last.failed && last.pruning && !t.retryDue() {
+		return out, nil
+	}
+	app, _, _ = t.engine.cache.application(app.raw.GetName())
+	if app == nil || app.busy() || !t.current(app) {
+		return out, nil
+	}
+	return out, t.startPrune(ctx, app, remove)
+}
+
+// decide describes each object that has left, selects those to delete, and returns the holds from now on.
+func (t *target) decide(app *application, plan inventory.Plan, gone []fleet.ObjectRef, holds map[string]inventory.Hold) (out []fleet.ObjectStatus, remove []fleet.ObjectRef, next map[string]inventory.Hold) {
+	const left = "is not in the source any more"
+	next = map[string]inventory.Hold{}
+	for _, ref := range gone {
+		o := fleet.ObjectStatus{ObjectRef: ref, Sync: fleet.SyncSynced, Health: fleet.HealthUnknown}
+		name := ref.String()
+		if hold := holds[name]; hold != "" {
+			next[name] = hold
+		}
+		if why := t.keeps(app, ref); !why.IsZero() {
+			o.Reason, o.Message = why.Reason, left+"; kept: "+why.Message
+			if why.Reason == fleet.ReasonHandOverPending {
+				o.Sync, o.Message = fleet.SyncHeld, left+"; held: "+why.Message
+			}
+			out = append(out, o)
+			continue
+		}
+		decision := plan.Decide(ref, holds[name])
+		if decision.Hold != "" && next[name] == "" {
+			next[name] = decision.Hold
+		}
+		o.Reason, o.Message = decision.Cause.Reason, left+"; kept: "+decision.Cause.Message
+		switch {
+		case decision.Cause.IsZero():
+			o.Sync, o.Reason, o.Message = fleet.SyncSyncing, fleet.ReasonPruning, left
+			remove = append(remove, ref)
+		case decision.Confirmable:
+			o.Sync, o.Message = fleet.SyncHeld, left+"; held: "+decision.Cause.Message
+		case decision.Waiting:
+			o.Sync = fleet.SyncSyncing
+		}
+		out = append(out, o)
+	}
+	return out, remove, next
+}
+
+// keeps returns why an object stays whatever the plan says; zero when the plan decides.
+func (t *target) keeps(app *application, ref fleet.ObjectRef) fleet.Cause {
+	s := t.engine.config()
+	name := ref.String()
+	if slices.Contains(app.list(annotationKept), name) {
+		return fleet.Cause{Reason: fleet.ReasonPruneDisabled, Message: "an annotation of the object keeps it"}
+	}
+	if t.work.Source != nil && slices.Contains(t.work.Source.Objects, name) {
+		return fleet.Cause{Reason: fleet.ReasonPruneBlocked, Message: "the server rendered it from this revision, and Argo CD did not"}
+	}
+	if why := s.policy.RefuseDeletion(); !why.IsZero() {
+		return why
+	}
+	if why := s.policy.Refusal(ref, ref.Namespace != ""); !why.IsZero() {
+		return why
+	}
+	if s.scope == fleet.ScopeNamespaced && !slices.Contains(s.namespaces, ref.Namespace) {
+		return fleet.Cause{Reason: fleet.ReasonOutsideScope, Message: "this agent is limited to other namespaces"}
+	}
+	if limits := t.work.State.Limits; !limits.Allows(ref, ref.Namespace != "") {
+		return fleet.Cause{Reason: fleet.ReasonGrantViolation, Message: limits.Refusal(ref, ref.Namespace != "")}
+	}
+	if slices.Contains(t.work.State.Confirmed, name) {
+		return fleet.Cause{}
+	}
+	for _, h := range t.work.State.HandOvers {
+		if h.Names(name) {
+			return fleet.Cause{Reason: fleet.ReasonHandOverPending, Message: h.String()}
+		}
+	}
+	if other := t.engine.desiredBy(name, t.id); other != "" {
+		return fleet.Cause{Reason: fleet.ReasonHandOverPending, Message: fmt.Sprintf("deployment %s desires it: confirm the deletion, and that deployment creates it again", other)}
+	}
+	return fleet.Cause{}
+}
+
+// desiredBy returns a deployment, other than that of a target, whose source has an object; "" if there is none.
+func (e *Engine) desiredBy(object string, except fleet.TargetID) string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, t := range e.targets {
+		if t.id == except {
+			continue
+		}
+		// A dry run, and a deployment that is refused, never get the object.
+		if d := t.newest(); d != nil && d.Source != nil && !d.State.Policy.DryRun && unsupported(*d).IsZero() {
+			if _, found := slices.BinarySearch(d.Source.Objects, object); found {
+				return d.Tenant + "/" + d.Deployment
+			}
+		}
+	}
+	return ""
+}
+
+// storeHolds writes the holds if they have changed. Holds of objects that are back in the source, or gone, end.
+func (t *target) storeHolds(ctx context.Context, app *application, gone []fleet.ObjectRef, holds map[string]inventory.Hold) error {
+	keep := map[string]inventory.Hold{}
+	for _, ref := range gone {
+		if hold := holds[ref.String()]; hold != "" {
+			keep[ref.String()] = hold
+		}
+	}
+	text := holdsText(keep)
+	if text == app.annotation(annotationHeld) {
+		return nil
+	}
+	next := app.raw.DeepCopy()
+	setAnnotations(next, map[string]string{annotationHeld: text})
+	written, err := t.engine.applications.Update(ctx, next, metav1.UpdateOptions{FieldManager: managedBy})
+	if err != nil {
+		return fmt.Errorf("writing the holds of the Application: %w", err)
+	}
+	t.engine.cache.stored(0, written)
+	return nil
+}
+
+// holdsText returns the annotation for holds.
+func holdsText(holds map[string]inventory.Hold) string {
+	if len(holds) == 0 {
+		return ""
+	}
+	text := jsonText(holds)
+	if len(text) > annotationLimit {
+		return "everything" // cannot be read as a list, so that every object is held
+	}
+	return text
+}
+
+// startPrune requests a sync that deletes exactly these objects. It names source and revision, so that a later change of
+// the spec cannot change its meaning: an object that is in that revision is not deleted. The write fails if somebody has
+// changed the Application since the decision.
+func (t *target) startPrune(ctx context.Context, app *application, remove []fleet.ObjectRef) error {
+	err := t.request(ctx, app, &syncOperation{
+		Revision: t.work.State.Commit, Source: sourceOf(*t.work), Prune: true, Resources: resourcesOf(remove), SyncOptions: []string{propagation(t.work.State.Policy)},
+	}, "prune")
+	if err != nil {
+		return err
+	}
+	for _, ref := range remove {
+		t.pruned[ref.String()] = true
+	}
+	t.engine.log.Info("pruning", obs.KeyTarget, string(t.id), obs.KeyDeployment, t.work.Deployment, "objects", len(remove))
+	return nil
+}
+
+// syncAgain repeats a failed sync after a while. Argo CD never repeats one that it has given up.
+func (t *target) syncAgain(ctx context.Context, app *application) error {
+	if t.work.State.Policy.DryRun || !t.retryDue() {
+		return nil
+	}
+	return t.request(ctx, app, &syncOperation{
+		Revision: t.work.State.Commit, Source: sourceOf(*t.work), SyncOptions: syncOptions(t.work.State.Policy),
+	}, "retry")
+}
+
+// retryDue reports whether a failed operation may be repeated now. Otherwise it plans the pass that may.
+func (t *target) retryDue() bool {
+	now := time.Now()
+	if t.syncDue.IsZero() {
+		t.syncDue = now.Add(t.syncs.NextJittered(t.engine.timing.syncFirst, t.engine.timing.syncMax))
+	}
+	if now.Before(t.syncDue) {
+		t.at(t.syncDue)
+		return false
+	}
+	t.syncDue = time.Time{}
+	return true
+}
+
+// infoOperation is the name of the information that marks an operation of this engine.
+const infoOperation = "kedge.dev/operation"
+
+// request writes an operation into an Application that has none.
+func (t *target) request(ctx context.Context, app *application, op *syncOperation, what string) error {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&operation{
+		Info:        []info{{infoOperation, what + " " + versionText(t.work.State.Version)}},
+		InitiatedBy: initiator{Username: managedBy}, Sync: op,
+	})
+	if err != nil {
+		return fmt.Errorf("encoding an operation: %w", err)
+	}
+	next := app.raw.DeepCopy()
+	next.Object["operation"] = content
+	written, err := t.engine.applications.Update(ctx, next, metav1.UpdateOptions{FieldManager: managedBy})
+	if err != nil {
+		return fmt.Errorf("requesting a sync (%s): %w", what, err)
+	}
+	t.engine.cache.stored(0, written)
+	return nil
+}
+
+func resourcesOf(refs []fleet.ObjectRef) []syncResource {
+	out := make([]syncResource, 0, len(refs))
+	for _, ref := range refs {
+		out = append(out, syncResource{Group: ref.Group, Kind: ref.Kind, Namespace: ref.Namespace, Name: ref.Name})
+	}
+	return out
+}
+
+// prunedEvents reports objects that were given to Argo CD for deletion and are not listed any more.
+func (t *target) prunedEvents(gone []fleet.ObjectRef) {
+	for name := range t.pruned {
+		if !slices.ContainsFunc(gone, func(ref fleet.ObjectRef) bool { return ref.String() == name }) {
+			delete(t.pruned, name)
+			t.objectEvent(fleet.EventNormal, fleet.ReasonPruned, name, "was deleted by Argo CD")
+		}
+	}
+}

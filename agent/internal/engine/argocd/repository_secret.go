@@ -1,0 +1,113 @@
+package argocd
+
+import (
+	"context"
+	"encoding/base64"
+	"reflect"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wait"
+)
+
+// Labels and annotations of the Secrets of repositories.
+const (
+	labelSecretType      = "argocd.argoproj.io/secret-type"
+	annotationTenant     = "kedge.dev/tenant"
+	annotationProject    = "kedge.dev/project"
+	annotationRepository = "kedge.dev/repository"
+)
+
+// secretOf returns a Secret with the content that Argo CD expects of a repository of a project.
+func secretOf(live *unstructured.Unstructured, repo repository, c fleet.GitCredential, agent fleet.AgentID) *unstructured.Unstructured {
+	out := live.DeepCopy()
+	setLabel(out, labelAgent, string(agent))
+	setLabel(out, labelManagedBy, managedBy)
+	setLabel(out, labelSecretType, "repository")
+	setAnnotations(out, map[string]string{annotationTenant: repo.tenant, annotationProject: repo.project, annotationRepository: repo.url})
+	values := map[string]string{"type": "git", "url": repo.url, "project": repo.project}
+	if c.Kind == fleet.CredentialSSH {
+		values["sshPrivateKey"] = c.Secret.Reveal()
+	} else {
+		values["username"], values["password"] = c.Username, c.Secret.Reveal()
+	}
+	data := map[string]any{}
+	for key, value := range values {
+		data[key] = base64.StdEncoding.EncodeToString([]byte(value))
+	}
+	out.Object["data"] = data
+	return out
+}
+
+func sameSecret(a, b *unstructured.Unstructured) bool {
+	return sameMeta(a, b) && reflect.DeepEqual(a.Object["data"], b.Object["data"])
+}
+
+// follow watches a Secret by its name, which is all that the agent may read, and wakes the targets when somebody changes
+// it.
+func (r *repositories) follow(name string, s *repositorySecret) {
+	ctx, cancel := context.WithCancel(r.engine.lifetime())
+	s.stop = cancel
+	r.engine.work.Go(func() {
+		var delay wait.Backoff
+		for ctx.Err() == nil {
+			if err := r.watch(ctx, name); err != nil && ctx.Err() == nil {
+				r.engine.log.Warn("watching the Secret of a repository failed", obs.Err(err))
+			}
+			wait.For(ctx, delay.NextJittered(r.engine.timing.retryFirst, r.engine.timing.retryMax))
+		}
+	})
+}
+
+// watch reads a Secret, and follows its changes until the watch ends.
+func (r *repositories) watch(ctx context.Context, name string) error {
+	live, err := r.client.Get(ctx, name, metav1.GetOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()}
+	if err == nil {
+		options.ResourceVersion = live.GetResourceVersion()
+	}
+	r.changed(ctx, name, live, err != nil)
+	w, err := r.client.Watch(ctx, options)
+	if err != nil {
+		return err
+	}
+	defer w.Stop()
+	for event := range w.ResultChan() {
+		switch event.Type {
+		case watch.Error:
+			return apierrors.FromObject(event.Object)
+		case watch.Added, watch.Modified, watch.Deleted:
+			if obj, ok := event.Object.(*unstructured.Unstructured); ok {
+				r.changed(ctx, name, obj, event.Type == watch.Deleted)
+			}
+		}
+	}
+	return nil
+}
+
+// changed records a change that a watch reports, and wakes the targets if somebody else has made it. live is nil if the
+// Secret does not exist.
+func (r *repositories) changed(ctx context.Context, name string, live *unstructured.Unstructured, deleted bool) {
+	r.mu.Lock()
+	s := r.secrets[name]
+	switch {
+	case s == nil || ctx.Err() != nil:
+	case deleted && (s.live == nil || live != nil && live.GetUID() != s.live.GetUID()):
+	case deleted:
+		s.live = nil
+		defer r.engine.wakeAll()
+	case s.live == nil || revision(live) > revision(s.live):
+		s.live = live
+		defer r.engine.wakeAll()
+	}
+	r.mu.Unlock()
+}

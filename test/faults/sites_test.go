@@ -1,0 +1,195 @@
+package faults_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/kedge-dev/kedge/internal/testkit/apiproxy"
+)
+
+// enough is the number of calls from which a call site must have had a fault.
+const enough = 20
+
+// sites counts calls and faults by call site.
+type sites struct {
+	mu     sync.Mutex
+	calls  map[string]int
+	faults map[string]int
+}
+
+func newSites() *sites { return &sites{calls: map[string]int{}, faults: map[string]int{}} }
+
+func (s *sites) add(site string, fault bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calls[site]++
+	if fault {
+		s.faults[site]++
+	}
+}
+
+// addFile adds the calls that servers have recorded: see testdata.
+func (s *sites) addFile(tb testing.TB, path string) {
+	tb.Helper()
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for line := range strings.Lines(string(raw)) {
+		site, kind, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "\t")
+		if !ok {
+			continue // killed during the write
+		}
+		s.add("database: "+site, kind != "")
+	}
+}
+
+// check fails for sites without faults, and returns all of them as a table.
+func (s *sites) check(tb testing.TB) string {
+	tb.Helper()
+	var b strings.Builder
+	for _, site := range s.sorted() {
+		calls, faults := s.calls[site], s.faults[site]
+		fmt.Fprintf(&b, "%6d calls %5d faults  %s\n", calls, faults, site)
+		if calls >= enough && faults == 0 {
+			tb.Errorf("%d calls of %q had no fault", calls, site)
+		}
+	}
+	return b.String()
+}
+
+func (s *sites) sorted() []string {
+	var out []string
+	for site := range s.calls {
+		out = append(out, site)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// total returns the numbers of calls and faults of sites with a prefix.
+func (s *sites) total(prefix string) (calls, faults int) {
+	for site, n := range s.calls {
+		if strings.HasPrefix(site, prefix) {
+			calls, faults = calls+n, faults+s.faults[site]
+		}
+	}
+	return calls, faults
+}
+
+// kubeFaults lets one of five calls of a program to the Kubernetes API fail.
+type kubeFaults struct {
+	program string
+	sites   *sites
+	kill    chan<- struct{} // is sent to when the program is to be killed
+
+	mu     sync.Mutex
+	rng    *rand.Rand
+	blocks map[string]*block
+	until  int // calls until the next kill
+}
+
+// block is five calls of one site, one of which fails: so every site that is called often has faults.
+type block struct{ n, fails int }
+
+func newKubeFaults(program string, seed uint64, s *sites, kill chan<- struct{}) *kubeFaults {
+	f := &kubeFaults{program: program, sites: s, kill: kill, rng: rand.New(rand.NewPCG(seed, uint64(len(program)))), blocks: map[string]*block{}}
+	f.until = f.nextKill()
+	return f
+}
+
+// nextKill returns after how many calls the program is killed.
+func (f *kubeFaults) nextKill() int { return 40 + f.rng.IntN(200) }
+
+func (f *kubeFaults) choose(r *http.Request) *apiproxy.Fault {
+	site := siteOf(r)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	b := f.blocks[site]
+	if b == nil || b.n == 5 {
+		b = &block{fails: f.rng.IntN(5)}
+		f.blocks[site] = b
+	}
+	var out *apiproxy.Fault
+	if b.n == b.fails {
+		out = f.draw(strings.HasPrefix(site, "watch "))
+	}
+	b.n++
+	f.sites.add("kubernetes, "+f.program+": "+site, out != nil)
+	if f.until--; f.until == 0 {
+		f.until = f.nextKill()
+		select {
+		case f.kill <- struct{}{}:
+		default: // it is about to be killed
+		}
+	}
+	return out
+}
+
+// draw returns one of the faults: an error before the call, or after it was executed.
+func (f *kubeFaults) draw(watch bool) *apiproxy.Fault {
+	status := func(code int, reason string) *apiproxy.Fault {
+		return &apiproxy.Fault{Status: code, Body: fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"injected","reason":%q,"code":%d}`, reason, code)}
+	}
+	if watch && f.rng.IntN(2) == 0 {
+		return &apiproxy.Fault{Cut: 1 + f.rng.Int64N(20_000)}
+	}
+	switch f.rng.IntN(7) {
+	case 0:
+		return status(http.StatusInternalServerError, "InternalError")
+	case 1:
+		return status(http.StatusTooManyRequests, "TooManyRequests")
+	case 2:
+		return status(http.StatusConflict, "Conflict")
+	case 3:
+		return &apiproxy.Fault{Refuse: true}
+	case 4:
+		return status(http.StatusGatewayTimeout, "Timeout")
+	}
+	return &apiproxy.Fault{Lose: true}
+}
+
+// siteOf returns the verb and the resource of a request.
+func siteOf(r *http.Request) string {
+	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
+	switch {
+	case len(parts) >= 2 && parts[0] == "api":
+		parts = parts[2:]
+	case len(parts) >= 3 && parts[0] == "apis":
+		parts = parts[3:]
+	default:
+		return strings.ToLower(r.Method) + " discovery"
+	}
+	if len(parts) > 2 && parts[0] == "namespaces" {
+		parts = parts[2:]
+	}
+	if len(parts) == 0 {
+		return "get discovery"
+	}
+	resource := parts[0]
+	if len(parts) > 2 {
+		resource += "/" + parts[2]
+	}
+	return verbOf(r, len(parts) > 1) + " " + resource
+}
+
+func verbOf(r *http.Request, named bool) string {
+	watch := r.URL.Query().Get("watch")
+	switch {
+	case r.Method == http.MethodGet && (watch == "true" || watch == "1"):
+		return "watch"
+	case r.Method == http.MethodGet && !named:
+		return "list"
+	case r.Method == http.MethodPost:
+		return "create"
+	case r.Method == http.MethodPut:
+		return "update"
+	}
+	return strings.ToLower(r.Method)
+}
