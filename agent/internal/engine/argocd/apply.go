@@ -204,6 +204,7 @@ func (t *target) update(ctx context.Context, app *application, need projectNeed)
 	if newSpec {
 		next.Object["spec"] = spec
 	}
+	again := !newSpec && app.version() != t.work.State.Version && !t.work.State.Policy.DryRun
 	finalizers := len(next.GetFinalizers()) > 0
 	if finalizers {
 		next.SetFinalizers(nil) // one of them would delete the objects with the Application
@@ -212,9 +213,12 @@ func (t *target) update(ctx context.Context, app *application, need projectNeed)
 		return false, nil
 	}
 	byHand := app.version() == t.work.State.Version && (newSpec || finalizers || app.raw.GetLabels()[labelTarget] != string(t.id))
-	if newSpec {
-		setAnnotations(next, map[string]string{annotationRefresh: "normal"})
+	switch {
+	case newSpec:
+		setAnnotations(next, map[string]string{annotationRefresh: "normal", annotationSync: ""})
 		abandon(next, app)
+	case again:
+		t.askAgain(next)
 	}
 	written, err := t.engine.applications.Update(ctx, next, metav1.UpdateOptions{FieldManager: managedBy})
 	if err != nil {
@@ -224,7 +228,7 @@ func (t *target) update(ctx context.Context, app *application, need projectNeed)
 	if byHand {
 		t.event(fleet.EventNormal, fleet.ReasonArgoCDRestored, "the Application was changed by hand and is restored")
 	}
-	return newSpec, nil
+	return newSpec || again, nil
 }
 
 func sameMeta(a, b *unstructured.Unstructured) bool {

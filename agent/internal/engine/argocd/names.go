@@ -38,6 +38,7 @@ const (
 	annotationHeld       = "kedge.dev/held"       // JSON: object -> inventory.Hold
 	annotationKept       = "kedge.dev/kept"       // JSON list: objects that their annotations keep
 	annotationEnd        = "kedge.dev/end"        // endDeleted or endDetached, while the target ends
+	annotationSync       = "kedge.dev/sync"       // version whose sync was requested and is not done
 	annotationRefresh    = "argocd.argoproj.io/refresh"
 	managedBy            = "kedge"
 )

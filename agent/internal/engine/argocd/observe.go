@@ -94,6 +94,10 @@ func (t *target) compared(app *application) bool {
 
 // observe mirrors the status of an Application that is written as desired, and takes the next step that it needs.
 func (t *target) observe(ctx context.Context, app *application) outcome {
+	t.resyncWritten()
+	if t.asked(app) && app.annotation(annotationRefresh) != "" {
+		return outcome{status: syncing(fleet.ReasonArgoCDNotReconciled, "Argo CD has not compared the revision with the cluster again yet")}
+	}
 	if why, since := conditions(app); !why.IsZero() {
 		status := failed(t.explain(why))
 		if why.Reason == fleet.ReasonArgoCDSpecRefused && time.Since(since) < compareGrace {
@@ -106,6 +110,12 @@ func (t *target) observe(ctx context.Context, app *application) outcome {
 	}
 	if !t.current(app) || app.status.Sync.Status == argoUnknown || app.status.Sync.Status == "" {
 		return outcome{status: syncing(fleet.ReasonArgoCDNotReconciled, "Argo CD has not compared the revision with the cluster yet")}
+	}
+	if t.asked(app) {
+		if err := t.syncOnce(ctx, app); err != nil {
+			return t.writeFailed(err)
+		}
+		return outcome{status: syncing(fleet.ReasonApplying, "Argo CD has not synced the revision again yet")}
 	}
 	last := t.attempt(app)
 	objects, unsettled := t.desiredObjects(app, last)

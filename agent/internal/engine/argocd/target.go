@@ -23,6 +23,9 @@ type target struct {
 	desired  *engine.Desired // the newest; nil before Set
 	minimum  fleet.Version   // of the Application that was recovered
 	retryNow bool
+	// resync is a version that differs from the one before in nothing but its number, which requests a sync; zero when
+	// there is none that has yet to be written.
+	resync fleet.Version
 
 	// The rest belongs to the goroutine of run.
 	work             *engine.Desired // the state that this pass is about
@@ -60,6 +63,9 @@ func (t *target) accept(d engine.Desired) {
 	}
 	if t.desired != nil && reflect.DeepEqual(t.desired.State, d.State) && reflect.DeepEqual(t.desired.Source, d.Source) {
 		return
+	}
+	if t.desired == nil || t.desired.State.Version == t.resync || onlyNewer(*t.desired, d) {
+		t.resync = d.State.Version
 	}
 	t.desired = &d
 	t.wake.Set()
