@@ -34,6 +34,7 @@ type world struct {
 	run        fleet.SyncRun
 	runTarget  fleet.RunTarget
 	operation  fleet.Operation
+	upgrade    fleet.EngineUpgrade
 	audit      fleet.AuditEvent
 	event      fleet.Event
 
@@ -81,6 +82,7 @@ func newWorld(t *testing.T, s store.Store, name string) *world {
 	w.run = newRun(w.deployment)
 	w.runTarget = fleet.RunTarget{TargetID: w.target.ID, Version: fleet.Version{Epoch: 1, Generation: 3}, Reason: fleet.ReasonApplying, Message: "waiting"}
 	w.operation = newOperation(w)
+	w.upgrade = newEngineUpgrade(w, "argocd-3")
 	w.audit = fleet.AuditEvent{
 		At: at(9), TenantID: tenant, Actor: "ada", Component: "rest", Action: "deployment.create", Kind: "deployment",
 		Name: "shop", ID: string(w.deployment.ID), Request: "req-1", Address: "192.0.2.7", Detail: "from main",
@@ -132,6 +134,7 @@ func (w *world) fill(ctx context.Context, tx store.Tx) error {
 		},
 		func() error { return tx.Runs().SetTargets(ctx, tenant, w.run.ID, []fleet.RunTarget{w.runTarget}) },
 		func() error { return tx.Operations().Create(ctx, w.operation) },
+		func() error { return tx.EngineUpgrades().Create(ctx, w.upgrade) },
 		func() error { return tx.Audit().Append(ctx, w.audit) },
 		func() error { return tx.Events().Append(ctx, w.event) },
 		func() error {

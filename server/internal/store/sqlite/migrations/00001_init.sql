@@ -791,6 +791,57 @@ CREATE TABLE run_targets (
 
 CREATE INDEX run_targets_by_target ON run_targets (tenant_id, target_id, done);
 
+-- step increases with every write: two servers never take the same step.
+CREATE TABLE engine_upgrades (
+    tenant_id   TEXT    NOT NULL REFERENCES tenants (id) ON DELETE CASCADE,
+    id          TEXT    NOT NULL UNIQUE CHECK (id <> ''),
+    name        TEXT    NOT NULL CHECK (name <> ''),
+    revision    TEXT    NOT NULL,
+    timeout     INTEGER NOT NULL CHECK (timeout > 0),
+    phase       TEXT    NOT NULL CHECK (phase IN ('Running', 'Succeeded', 'Halted', 'RollbackFailed')),
+    reason      TEXT    NOT NULL,
+    message     TEXT    NOT NULL,
+    halt        TEXT    NOT NULL CHECK (halt IN ('', 'AfterInstance', 'RollBack')),
+    halted_by   TEXT    NOT NULL,
+    created_by  TEXT    NOT NULL,
+    step        INTEGER NOT NULL,
+    created_at  INTEGER NOT NULL,
+    finished_at INTEGER,
+    PRIMARY KEY (tenant_id, id),
+    UNIQUE (tenant_id, name)
+) STRICT;
+
+CREATE INDEX engine_upgrades_open ON engine_upgrades (tenant_id, name) WHERE phase = 'Running';
+
+-- Agents and deployments are named, not referred to: what is done stays readable after their deletion.
+CREATE TABLE engine_upgrade_instances (
+    tenant_id         TEXT    NOT NULL,
+    upgrade_id        TEXT    NOT NULL,
+    place             INTEGER NOT NULL,
+    agent_id          TEXT    NOT NULL,
+    agent             TEXT    NOT NULL,
+    deployment_id     TEXT    NOT NULL,
+    deployment        TEXT    NOT NULL,
+    canary_id         TEXT    NOT NULL,
+    canary            TEXT    NOT NULL,
+    phase             TEXT    NOT NULL CHECK (phase IN ('Pending', 'Installing', 'Checking', 'Upgraded', 'RollingBack', 'CheckingRollback', 'RolledBack', 'RollbackFailed')),
+    reason            TEXT    NOT NULL,
+    message           TEXT    NOT NULL,
+    before_revision   INTEGER NOT NULL,
+    before_commit     TEXT    NOT NULL,
+    commit_hash       TEXT    NOT NULL,
+    run_id            TEXT    NOT NULL,
+    canary_epoch      INTEGER NOT NULL,
+    canary_generation INTEGER NOT NULL,
+    deadline          INTEGER,
+    started_at        INTEGER,
+    finished_at       INTEGER,
+    PRIMARY KEY (tenant_id, upgrade_id, place),
+    FOREIGN KEY (tenant_id, upgrade_id) REFERENCES engine_upgrades (tenant_id, id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX engine_upgrade_instances_of ON engine_upgrade_instances (tenant_id, deployment_id);
+
 -- Kubernetes resources that declare resources here. resource_id is repeated in the column of its kind, so that a row is
 -- deleted with its resource.
 CREATE TABLE owners (
