@@ -170,7 +170,9 @@ func (t *target) mark(obj *unstructured.Unstructured, app *application, need pro
 		}
 	}
 	if app != nil && t.work.State.HoldPrune && app.version() != t.work.State.Version {
-		values[annotationHeld] = t.holdMissed(app)
+		if holds, unreadable := app.held(); !unreadable {
+			values[annotationHeld] = t.holdMissed(app, holds)
+		}
 	}
 	values[annotationKept] = ""
 	if len(kept) > 0 {
@@ -181,11 +183,7 @@ func (t *target) mark(obj *unstructured.Unstructured, app *application, need pro
 
 // holdMissed returns the holds with every object that the server has missed in a recovery. They are written together with
 // the version: if pruning is off, or the comparison fails, a later version must not delete them.
-func (t *target) holdMissed(app *application) string {
-	holds, unreadable := app.held()
-	if unreadable {
-		return app.annotation(annotationHeld)
-	}
+func (t *target) holdMissed(app *application, holds map[string]inventory.Hold) string {
 	for _, r := range app.objects() {
 		if name := r.ref().String(); holds[name] == "" && !slices.Contains(t.work.Source.Objects, name) {
 			holds[name] = inventory.HeldAfterRecovery

@@ -39,6 +39,7 @@ const (
 	annotationKept       = "kedge.dev/kept"       // JSON list: objects that their annotations keep
 	annotationEnd        = "kedge.dev/end"        // endDeleted or endDetached, while the target ends
 	annotationSync       = "kedge.dev/sync"       // version whose sync was requested and is not done
+	annotationTakenBy    = "kedge.dev/taken-by"   // the target that has taken the Application over from an earlier one
 	annotationRefresh    = "argocd.argoproj.io/refresh"
 	managedBy            = "kedge"
 )

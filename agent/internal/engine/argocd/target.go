@@ -4,6 +4,7 @@ import (
 	"context"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
@@ -26,6 +27,8 @@ type target struct {
 	// resync is a version that differs from the one before in nothing but its number, which requests a sync; zero when
 	// there is none that has yet to be written.
 	resync fleet.Version
+
+	waitsForOthers atomic.Bool // it is woken by the Applications of other targets too
 
 	// The rest belongs to the goroutine of run.
 	work             *engine.Desired // the state that this pass is about
@@ -132,7 +135,7 @@ func (t *target) run(ctx context.Context) {
 func (t *target) pass(life context.Context) (ended bool) {
 	ctx, cancel := context.WithTimeout(life, t.engine.timing.request)
 	defer cancel()
-	app, ready, failure := t.engine.cache.application(applicationName(t.id))
+	app, ready, failure := t.engine.cache.ofTarget(t.id)
 	if !ready {
 		if failure != nil {
 			t.report(app, t.unavailable(failure))
