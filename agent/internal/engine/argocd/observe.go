@@ -57,7 +57,7 @@ func (t *target) attempt(app *application) attempt {
 		return attempt{running: app.busy()} // of an earlier desired state
 	}
 	// A failed attempt that Argo CD repeats is Running with the time of its end.
-	waits := state.Phase == phaseRunning && state.FinishedAt != nil && state.RetryCount > 0
+	waits := app.retries()
 	a.running = app.busy() && !waits
 	a.failed = waits || !app.busy() && state.Phase != phaseSucceeded
 	a.succeeded = !app.busy() && state.Phase == phaseSucceeded && t.compared(app)

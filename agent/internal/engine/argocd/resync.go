@@ -58,6 +58,9 @@ func (t *target) asked(app *application) bool {
 // syncOnce requests the sync operation of the version, and removes the request when Argo CD has carried it out.
 func (t *target) syncOnce(ctx context.Context, app *application) error {
 	if app.busy() {
+		if app.retries() {
+			return t.endRetries(ctx, app) // for minutes, and the requested sync would wait for it
+		}
 		return nil
 	}
 	if !app.performed("sync " + versionText(t.work.State.Version)) {
@@ -74,6 +77,12 @@ func (t *target) syncOnce(ctx context.Context, app *application) error {
 	t.engine.cache.stored(0, written)
 	t.wake.Set()
 	return nil
+}
+
+// retries reports whether Argo CD waits to repeat a sync that has failed.
+func (a *application) retries() bool {
+	state := a.status.OperationState
+	return state != nil && state.Phase == phaseRunning && state.FinishedAt != nil && state.RetryCount > 0
 }
 
 // performed reports whether the last operation is a certain one of this engine.
