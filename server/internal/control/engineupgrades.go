@@ -10,6 +10,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/store"
+	"github.com/kedge-dev/kedge/server/internal/wording"
 )
 
 const (
@@ -57,7 +58,7 @@ func (s *Service) CreateEngineUpgrade(ctx context.Context, p auth.Principal, ten
 		if err := tx.EngineUpgrades().Create(ctx, u); err != nil {
 			return fmt.Errorf("engine upgrade %q: %w", u.Name, err)
 		}
-		if err := s.auditUpgrade(ctx, tx, p, u, "engine-upgrade.create", fmt.Sprintf("to %s, %d instances", u.Revision, len(u.Instances))); err != nil {
+		if err := s.auditUpgrade(ctx, tx, p, u, "engine-upgrade.create", fmt.Sprintf("to %s, %s", u.Revision, wording.Count(len(u.Instances), "instance"))); err != nil {
 			return err
 		}
 		return s.tell(ctx, tx, fleet.Event{
