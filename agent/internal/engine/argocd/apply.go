@@ -19,7 +19,8 @@ import (
 
 // apply makes the next step of a target with a source.
 func (t *target) apply(ctx context.Context, app *application) outcome {
-	if why := t.refuse(); !why.IsZero() {
+	why := t.refuse()
+	if !why.IsZero() && (app == nil || why.Reason != fleet.ReasonKindNotAllowed) {
 		return outcome{status: failed(why)}
 	}
 	need := t.need(app)
@@ -29,6 +30,9 @@ func (t *target) apply(ctx context.Context, app *application) outcome {
 	}
 	if restored && app != nil && app.version() == t.work.State.Version {
 		t.event(fleet.EventNormal, fleet.ReasonArgoCDRestored, "AppProject "+need.name+" was brought back to what its deployments need")
+	}
+	if !why.IsZero() { // Argo CD refuses the kind from now on too, and deletes nothing
+		return outcome{status: failed(why)}
 	}
 	if err := t.ensureRepository(ctx, repository{need.name, need.tenant, need.repository}); err != nil {
 		return t.writeFailed(err)
@@ -86,6 +90,17 @@ func (t *target) refuse() fleet.Cause {
 		}
 		if why := s.policy.RefuseNamespace(ns); !why.IsZero() {
 			return why
+		}
+	}
+	return t.refuseKinds(s.kinds)
+}
+
+// refuseKinds returns which object the kind filter of the agent refuses; zero when it refuses none. Argo CD applies a source
+// whole, so that one refused object refuses the target.
+func (t *target) refuseKinds(kinds fleet.KindFilter) fleet.Cause {
+	for _, object := range t.work.Source.Objects {
+		if why := kinds.Refusal(fleet.ParseObjectKind(object)); why != "" {
+			return fleet.Cause{Reason: fleet.ReasonKindNotAllowed, Message: object + ": " + why}
 		}
 	}
 	return fleet.Cause{}
@@ -169,7 +184,7 @@ func (t *target) mark(obj *unstructured.Unstructured, app *application, need pro
 			values[annotationObjects] = strconv.Itoa(len(app.objects()))
 		}
 	}
-	if app != nil && t.work.State.HoldPrune && app.version() != t.work.State.Version {
+	if app != nil && app.version() != t.work.State.Version {
 		values[annotationHeld] = t.holdMissed(app)
 	}
 	values[annotationKept] = ""
@@ -179,16 +194,23 @@ func (t *target) mark(obj *unstructured.Unstructured, app *application, need pro
 	setAnnotations(obj, values)
 }
 
-// holdMissed returns the holds with every object that the server has missed in a recovery. They are written together with
-// the version: if pruning is off, or the comparison fails, a later version must not delete them.
+// holdMissed returns the holds with every object that the server has missed in a recovery, and those whose kind the filter of
+// the agent excludes. They are written together with the version: if pruning is off, or the comparison fails, neither a later
+// version nor another filter must delete them.
 func (t *target) holdMissed(app *application) string {
 	holds, unreadable := app.held()
 	if unreadable {
 		return app.annotation(annotationHeld)
 	}
+	kinds := t.engine.config().kinds
 	for _, r := range app.objects() {
-		if name := r.ref().String(); holds[name] == "" && !slices.Contains(t.work.Source.Objects, name) {
+		name := r.ref().String()
+		switch {
+		case holds[name] != "" || slices.Contains(t.work.Source.Objects, name):
+		case t.work.State.HoldPrune:
 			holds[name] = inventory.HeldAfterRecovery
+		case kinds.Refusal(r.ref()) != "":
+			holds[name] = inventory.HeldByKindFilter
 		}
 	}
 	return holdsText(holds)

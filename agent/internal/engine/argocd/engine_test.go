@@ -34,6 +34,7 @@ func TestEngine(t *testing.T) {
 		"takes over the Application when its agent is enrolled again":          continuesForAnotherAgent,
 		"leaves a newer version of another replica alone":                      yieldsToNewerReplica,
 		"keeps what another deployment desires":                                keepsForOthers,
+		"deletes nothing of a kind that its filter excludes":                   filtersKinds,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
