@@ -52,6 +52,11 @@ func (t *target) apply(ctx context.Context, app *application) outcome {
 		}
 		return outcome{status: syncing(fleet.ReasonArgoCDNotReconciled, "Argo CD has not compared the new revision yet")}
 	}
+	if requested, err := t.compareKinds(ctx, app); err != nil {
+		return t.writeFailed(err)
+	} else if requested {
+		return outcome{status: syncing(fleet.ReasonArgoCDNotReconciled, "Argo CD has not compared with the new kind filter yet")}
+	}
 	return t.observe(ctx, app)
 }
 

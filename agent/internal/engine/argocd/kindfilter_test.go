@@ -43,8 +43,8 @@ func filtersKinds(w *world) {
 	// The object leaves the source while its kind is excluded.
 	objects("ConfigMap a")
 	s := w.sync(e, w.push(map[string]string{"svc.yaml": "", "a.yaml": configMap("a", "2")}))
-	if !w.exists("service", "svc") {
-		w.Fatalf("a kind that is excluded was pruned: %s", describe(s))
+	if o := find(s, "Service "+w.ns+"/svc"); o.Reason != fleet.ReasonKindNotAllowed || !w.exists("service", "svc") {
+		w.Fatalf("an object of an excluded kind has left: %s, want it kept and reported", describe(s))
 	}
 	// A wider filter does not delete it either.
 	filter("", "")

@@ -29,8 +29,9 @@ func (t *target) prune(ctx context.Context, app *application, last attempt, desi
 	}
 	t.prunedEvents(gone)
 	holds, unreadable := app.held()
+	unlisted := t.unlisted(app, holds)
 	if len(gone) == 0 {
-		return nil, t.storeHolds(ctx, app, nil, holds)
+		return unlisted, t.storeHolds(ctx, app, nil, holds)
 	}
 	missed := 0
 	for _, ref := range gone {
@@ -48,6 +49,7 @@ func (t *target) prune(ctx context.Context, app *application, last attempt, desi
 		policy.Prune = false
 	}
 	out, remove, holds := t.decide(app, inventory.NewPlan(policy), gone, holds)
+	out = append(out, unlisted...)
 	// The holds are written before the first deletion: the rest of a change that was held never looks like a small change.
 	if err := t.storeHolds(ctx, app, gone, holds); err != nil || len(remove) == 0 || app.busy() {
 		return out, err

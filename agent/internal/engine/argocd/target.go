@@ -31,6 +31,7 @@ type target struct {
 	due              time.Time       // of the next attempt without an event; zero when there is none
 	syncDue          time.Time       // before it, no failed sync is started again
 	repositoryWrites int             // number of changes of the Secret of the repository that this target knows
+	kinds            comparedKinds
 	history
 	last     engine.Status
 	reported bool
