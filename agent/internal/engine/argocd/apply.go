@@ -190,7 +190,11 @@ func (t *target) mark(obj *unstructured.Unstructured, app *application, need pro
 		}
 	}
 	if app != nil && app.version() != t.work.State.Version {
-		values[annotationHeld] = t.holdMissed(app)
+		if holds, unreadable := app.held(); !unreadable && t.work.State.HoldPrune {
+			values[annotationHeld] = t.holdMissed(app, holds)
+		} else if !unreadable {
+			values[annotationHeld] = t.holdRefused(app, holds)
+		}
 	}
 	values[annotationKept] = ""
 	if len(kept) > 0 {
@@ -199,23 +203,12 @@ func (t *target) mark(obj *unstructured.Unstructured, app *application, need pro
 	setAnnotations(obj, values)
 }
 
-// holdMissed returns the holds with every object that the server has missed in a recovery, and those whose kind the filter of
-// the agent excludes. They are written together with the version: if pruning is off, or the comparison fails, neither a later
-// version nor another filter must delete them.
-func (t *target) holdMissed(app *application) string {
-	holds, unreadable := app.held()
-	if unreadable {
-		return app.annotation(annotationHeld)
-	}
-	kinds := t.engine.config().kinds
+// holdMissed returns the holds with every object that the server has missed in a recovery. They are written together with
+// the version: if pruning is off, or the comparison fails, a later version must not delete them.
+func (t *target) holdMissed(app *application, holds map[string]inventory.Hold) string {
 	for _, r := range app.objects() {
-		name := r.ref().String()
-		switch {
-		case holds[name] != "" || slices.Contains(t.work.Source.Objects, name):
-		case t.work.State.HoldPrune:
+		if name := r.ref().String(); holds[name] == "" && !slices.Contains(t.work.Source.Objects, name) {
 			holds[name] = inventory.HeldAfterRecovery
-		case kinds.Refusal(r.ref()) != "":
-			holds[name] = inventory.HeldByKindFilter
 		}
 	}
 	return holdsText(holds)

@@ -49,6 +49,19 @@ func (t *target) compareKinds(ctx context.Context, app *application) (bool, erro
 	return true, nil
 }
 
+// holdRefused returns the holds with the objects that leave the source while the kind filter excludes them. They are written
+// together with the version, so that a wider filter does not delete them.
+func (t *target) holdRefused(app *application, holds map[string]inventory.Hold) string {
+	kinds := t.engine.config().kinds
+	for _, r := range app.objects() {
+		name := r.ref().String()
+		if holds[name] == "" && kinds.Refusal(r.ref()) != "" && !slices.Contains(t.work.Source.Objects, name) {
+			holds[name] = inventory.HeldByKindFilter
+		}
+	}
+	return holdsText(holds)
+}
+
 // unlisted describes the objects that have left the source and that Argo CD does not list, because the kind filter excludes
 // them.
 func (t *target) unlisted(app *application, holds map[string]inventory.Hold) (out []fleet.ObjectStatus) {

@@ -38,6 +38,7 @@ const (
 	annotationHeld       = "kedge.dev/held"       // JSON: object -> inventory.Hold
 	annotationKept       = "kedge.dev/kept"       // JSON list: objects that their annotations keep
 	annotationEnd        = "kedge.dev/end"        // endDeleted or endDetached, while the target ends
+	annotationTakenBy    = "kedge.dev/taken-by"   // the target that has taken the Application over from an earlier one
 	annotationRefresh    = "argocd.argoproj.io/refresh"
 	managedBy            = "kedge"
 )

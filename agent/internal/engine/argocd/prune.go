@@ -129,36 +129,7 @@ func (t *target) keeps(app *application, ref fleet.ObjectRef) fleet.Cause {
 	if limits := t.work.State.Limits; !limits.Allows(ref, ref.Namespace != "") {
 		return fleet.Cause{Reason: fleet.ReasonGrantViolation, Message: limits.Refusal(ref, ref.Namespace != "")}
 	}
-	if slices.Contains(t.work.State.Confirmed, name) {
-		return fleet.Cause{}
-	}
-	for _, h := range t.work.State.HandOvers {
-		if h.Names(name) {
-			return fleet.Cause{Reason: fleet.ReasonHandOverPending, Message: h.String()}
-		}
-	}
-	if other := t.engine.desiredBy(name, t.id); other != "" {
-		return fleet.Cause{Reason: fleet.ReasonHandOverPending, Message: fmt.Sprintf("deployment %s desires it: confirm the deletion, and that deployment creates it again", other)}
-	}
-	return fleet.Cause{}
-}
-
-// desiredBy returns a deployment, other than that of a target, whose source has an object; "" if there is none.
-func (e *Engine) desiredBy(object string, except fleet.TargetID) string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, t := range e.targets {
-		if t.id == except {
-			continue
-		}
-		// A dry run, and a deployment that is refused, never get the object.
-		if d := t.newest(); d != nil && d.Source != nil && !d.State.Policy.DryRun && unsupported(*d).IsZero() {
-			if _, found := slices.BinarySearch(d.Source.Objects, object); found {
-				return d.Tenant + "/" + d.Deployment
-			}
-		}
-	}
-	return ""
+	return t.handOver(name)
 }
 
 // storeHolds writes the holds if they have changed. Holds of objects that are back in the source, or gone, end. An object that
@@ -219,9 +190,9 @@ func (t *target) startPrune(ctx context.Context, app *application, remove []flee
 	return nil
 }
 
-// syncAgain repeats a failed sync after a while. Argo CD never repeats one that it has given up.
-func (t *target) syncAgain(ctx context.Context, app *application) error {
-	if t.work.State.Policy.DryRun || !t.retryDue() {
+// syncAll requests a sync. Argo CD never repeats one that it has given up.
+func (t *target) syncAll(ctx context.Context, app *application) error {
+	if t.work.State.Policy.DryRun {
 		return nil
 	}
 	return t.request(ctx, app, &syncOperation{
