@@ -52,7 +52,7 @@ func TestApplyChangesTheKindFilterOfAnAgent(t *testing.T) {
 			}
 		})
 	}
-	apply("lost", "kindFilter: {exclude: ['*'], include: [ConfigMap]}", "region: eu, tier: prod", "unchanged", "")
+	apply("lost", "kindFilter: {exclude: ['*'], include: [Service, ConfigMap]}", "region: eu, tier: prod", "unchanged", "")
 	apply("lost", "", "region: eu, tier: prod", "configured", `"kindFilter":{}`)
 	apply("prod", "namespaces: [dude, team-a], kindFilter: {exclude: [Secret]}", "", "configured", `"kindFilter":{"exclude":["Secret"]}`)
 	if r := run(t, env, "", "describe", "agent", "lost"); !strings.Contains(r.out, "Excluded kinds:") || !strings.Contains(r.out, "Included kinds:") {

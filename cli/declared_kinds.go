@@ -83,6 +83,20 @@ type agentSpec struct {
 	KindFilter *apiv1.KindFilter `json:"kindFilter,omitempty"`
 }
 
+// sortKinds brings a kind filter into the form that the server returns.
+func sortKinds(s *agentSpec) error {
+	f := s.KindFilter
+	if f == nil {
+		return nil
+	}
+	slices.Sort(f.Include)
+	slices.Sort(f.Exclude)
+	if len(f.Include) == 0 && len(f.Exclude) == 0 {
+		s.KindFilter = nil
+	}
+	return nil
+}
+
 func agentKind() declaredKind {
 	as := func(v apiv1.Agent) current {
 		spec := agentSpec{Namespaces: v.Namespaces, EngineNamespace: v.EngineNamespace, DeliverGitCredentials: v.DeliverGitCredentials}
@@ -92,7 +106,7 @@ func agentKind() declaredKind {
 		return current{metadata: resourcefile.Metadata{Name: v.Name, Labels: v.Labels}, spec: spec}
 	}
 	return declaredKind{
-		kind: "Agent", words: agentResource().words(), labelled: true, parse: parseSpec(asIs[agentSpec]),
+		kind: "Agent", words: agentResource().words(), labelled: true, parse: parseSpec(sortKinds),
 		list: func(ctx context.Context, c *client.Client) ([]current, error) {
 			return listAll(ctx, c, c.In("agents"), as, every)
 		},
