@@ -19,7 +19,8 @@ import (
 
 // apply makes the next step of a target with a source.
 func (t *target) apply(ctx context.Context, app *application) outcome {
-	if why := t.refuse(); !why.IsZero() {
+	why := t.refuse()
+	if !why.IsZero() && (app == nil || why.Reason != fleet.ReasonKindNotAllowed) {
 		return outcome{status: failed(why)}
 	}
 	need := t.need(app)
@@ -29,6 +30,9 @@ func (t *target) apply(ctx context.Context, app *application) outcome {
 	}
 	if restored && app != nil && app.version() == t.work.State.Version {
 		t.event(fleet.EventNormal, fleet.ReasonArgoCDRestored, "AppProject "+need.name+" was brought back to what its deployments need")
+	}
+	if !why.IsZero() { // Argo CD refuses the kind from now on too, and deletes nothing
+		return outcome{status: failed(why)}
 	}
 	if err := t.ensureRepository(ctx, repository{need.name, need.tenant, need.repository}); err != nil {
 		return t.writeFailed(err)
@@ -47,6 +51,11 @@ func (t *target) apply(ctx context.Context, app *application) outcome {
 			t.engine.repositories.release(ctx)
 		}
 		return outcome{status: syncing(fleet.ReasonArgoCDNotReconciled, "Argo CD has not compared the new revision yet")}
+	}
+	if requested, err := t.compareKinds(ctx, app); err != nil {
+		return t.writeFailed(err)
+	} else if requested {
+		return outcome{status: syncing(fleet.ReasonArgoCDNotReconciled, "Argo CD has not compared with the new kind filter yet")}
 	}
 	return t.observe(ctx, app)
 }
@@ -86,6 +95,17 @@ func (t *target) refuse() fleet.Cause {
 		}
 		if why := s.policy.RefuseNamespace(ns); !why.IsZero() {
 			return why
+		}
+	}
+	return t.refuseKinds(s.kinds)
+}
+
+// refuseKinds returns which object the kind filter of the agent refuses; zero when it refuses none. Argo CD applies a source
+// whole, so that one refused object refuses the target.
+func (t *target) refuseKinds(kinds fleet.KindFilter) fleet.Cause {
+	for _, object := range t.work.Source.Objects {
+		if why := kinds.Refusal(fleet.ParseObjectKind(object)); why != "" {
+			return fleet.Cause{Reason: fleet.ReasonKindNotAllowed, Message: object + ": " + why}
 		}
 	}
 	return fleet.Cause{}
@@ -169,9 +189,11 @@ func (t *target) mark(obj *unstructured.Unstructured, app *application, need pro
 			values[annotationObjects] = strconv.Itoa(len(app.objects()))
 		}
 	}
-	if app != nil && t.work.State.HoldPrune && app.version() != t.work.State.Version {
-		if holds, unreadable := app.held(); !unreadable {
+	if app != nil && app.version() != t.work.State.Version {
+		if holds, unreadable := app.held(); !unreadable && t.work.State.HoldPrune {
 			values[annotationHeld] = t.holdMissed(app, holds)
+		} else if !unreadable {
+			values[annotationHeld] = t.holdRefused(app, holds)
 		}
 	}
 	values[annotationKept] = ""

@@ -163,6 +163,10 @@ func (t *target) decideEnd(app *application) (keep []fleet.ObjectStatus, remove 
 		}
 		keep = append(keep, fleet.ObjectStatus{ObjectRef: ref, Sync: fleet.SyncDetached, Health: fleet.HealthUnknown, Reason: why.Reason, Message: why.Message})
 	}
+	for _, o := range t.unlisted(app, holds) {
+		o.Sync, o.Message = fleet.SyncDetached, t.engine.config().kinds.Refusal(o.ObjectRef)
+		keep = append(keep, o)
+	}
 	return keep, remove
 }
 

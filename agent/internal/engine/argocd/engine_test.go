@@ -33,6 +33,7 @@ func TestEngine(t *testing.T) {
 		"terminates a sync that a newer commit replaces":                       terminates,
 		"takes over the Application when its agent is enrolled again":          continuesForAnotherAgent,
 		"leaves a newer version of another replica alone":                      yieldsToNewerReplica,
+		"deletes nothing of a kind that its filter excludes":                   filtersKinds,
 		"hands over an object that moves to another deployment":                handsOver,
 		"hands over the objects of deleted and detached deployments":           handsOverAtTheEnd,
 		"takes over the Application of an earlier target of the deployment":    continuesForAnotherTarget,

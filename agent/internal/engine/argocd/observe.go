@@ -215,7 +215,7 @@ func (t *target) refreshLater(ctx context.Context, app *application, status engi
 
 // desiredObjects describes the objects of the source. unsettled counts those that are not as desired.
 func (t *target) desiredObjects(app *application, last attempt) (out []fleet.ObjectStatus, unsettled int) {
-	mode := t.work.State.Policy.Drift.OrDefault()
+	mode, kinds := t.work.State.Policy.Drift.OrDefault(), t.engine.config().kinds
 	for _, r := range app.objects() {
 		if r.RequiresPruning {
 			continue
@@ -230,6 +230,9 @@ func (t *target) desiredObjects(app *application, last attempt) (out []fleet.Obj
 			o.Sync, o.Reason, o.Message = fleet.SyncFailed, fleet.ReasonApplyFailed, failure
 		case r.Status == argoUnknown:
 			o.Sync, o.Reason, o.Message = fleet.SyncFailed, fleet.ReasonOutsideScope, "the AppProject of the tenant does not allow this object"
+			if why := kinds.Refusal(o.ObjectRef); why != "" {
+				o.Reason, o.Message = fleet.ReasonKindNotAllowed, why
+			}
 		case t.work.State.Policy.DryRun:
 			o.Sync, o.Reason, o.Message = fleet.SyncOutOfSync, fleet.ReasonDryRun, "differs from the source"
 		case last.succeeded && mode == fleet.DriftIgnore:

@@ -20,13 +20,10 @@ type target struct {
 	id     fleet.TargetID
 	wake   wait.Signal
 
-	mu       sync.Mutex
-	desired  *engine.Desired // the newest; nil before Set
-	minimum  fleet.Version   // of the Application that was recovered
-	retryNow bool
-	// resync is a version that differs from the one before in nothing but its number, which requests a sync; zero when
-	// there is none that has yet to be written.
-	resync fleet.Version
+	mu      sync.Mutex
+	desired *engine.Desired // the newest; nil before Set
+	minimum fleet.Version   // of the Application that was recovered
+	requests
 
 	waitsForOthers atomic.Bool // it is woken by the Applications of other targets too
 
@@ -37,11 +34,20 @@ type target struct {
 	due              time.Time       // of the next attempt without an event; zero when there is none
 	syncDue          time.Time       // before it, no failed sync is started again
 	repositoryWrites int             // number of changes of the Secret of the repository that this target knows
+	kinds            comparedKinds
 	history
 	last     engine.Status
 	reported bool
 	known    bool // the Application was seen, so that its absence is news
 	looked   bool // for an Application of the target that an earlier agent had
+}
+
+// requests are what users have requested, besides the desired state.
+type requests struct {
+	retryNow bool
+	// resync is a version that differs from the one before in nothing but its number, which requests a sync; zero when
+	// there is none that has yet to be written.
+	resync fleet.Version
 }
 
 // history is what a target has reported or requested, for events.
