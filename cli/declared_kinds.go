@@ -79,11 +79,12 @@ type agentSpec struct {
 	Namespaces            []string `json:"namespaces,omitempty"`
 	EngineNamespace       string   `json:"engineNamespace,omitempty"`
 	DeliverGitCredentials bool     `json:"deliverGitCredentials,omitempty"`
+	EngineInstance        bool     `json:"engineInstance,omitempty"`
 }
 
 func agentKind() declaredKind {
 	as := func(v apiv1.Agent) current {
-		return current{metadata: resourcefile.Metadata{Name: v.Name, Labels: v.Labels}, spec: agentSpec{v.Namespaces, v.EngineNamespace, v.DeliverGitCredentials}}
+		return current{metadata: resourcefile.Metadata{Name: v.Name, Labels: v.Labels}, spec: agentSpec{v.Namespaces, v.EngineNamespace, v.DeliverGitCredentials, v.EngineInstance}}
 	}
 	return declaredKind{
 		kind: "Agent", words: agentResource().words(), labelled: true, parse: parseSpec(asIs[agentSpec]),
@@ -98,7 +99,7 @@ func agentKind() declaredKind {
 		},
 		update: func(ctx context.Context, c *client.Client, now current, m resourcefile.Metadata, spec any) (string, error) {
 			s := spec.(agentSpec)
-			return patch(ctx, c, now, apiv1.UpdateAgent{Labels: given(m.Labels), Namespaces: append([]string{}, s.Namespaces...), EngineNamespace: &s.EngineNamespace, DeliverGitCredentials: &s.DeliverGitCredentials})
+			return patch(ctx, c, now, apiv1.UpdateAgent{Labels: given(m.Labels), Namespaces: append([]string{}, s.Namespaces...), EngineNamespace: &s.EngineNamespace, DeliverGitCredentials: &s.DeliverGitCredentials, EngineInstance: &s.EngineInstance})
 		},
 	}
 }
@@ -120,9 +121,10 @@ func environmentKind() declaredKind {
 	as := func(v apiv1.Environment) current {
 		return current{metadata: resourcefile.Metadata{Name: v.Name}, spec: environmentSpec{v.Agents, v.MatchLabels}}
 	}
-	// Every tenant has the environment "default", which cannot be created.
+	// Every tenant has the environment "default", which cannot be created. A push environment needs a secret, which a file
+	// does not have.
 	notDefault := func(v apiv1.Environment) bool {
-		return v.Name != fleet.DefaultEnvironment || len(v.Agents)+len(v.MatchLabels) > 0
+		return v.Push == nil && (v.Name != fleet.DefaultEnvironment || len(v.Agents)+len(v.MatchLabels) > 0)
 	}
 	return declaredKind{
 		kind: "Environment", words: environmentResource().words(), parse: parseSpec(asIs[environmentSpec]),

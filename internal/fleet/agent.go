@@ -26,8 +26,11 @@ type Agent struct {
 	// DeliverGitCredentials lets the agent store the credentials of private repositories in that namespace, for Argo CD. It
 	// is set only together with EngineNamespace.
 	DeliverGitCredentials bool
-	SpecRevision          int64 // rises with every edit; see If-Match
-	CreatedAt             time.Time
+	// Instance is set for an engine instance: push environments may be placed on the agent. It is set only together with
+	// EngineNamespace.
+	Instance     bool
+	SpecRevision int64 // rises with every edit; see If-Match
+	CreatedAt    time.Time
 	// Capabilities is Capabilities.Hash of what its cluster offers, as it last told; "" before it has.
 	Capabilities string
 	// Uninstalling is set while the objects of the agent are deleted on request: no environment selects the

@@ -44,7 +44,7 @@ func (s *Service) EnrollAgent(ctx context.Context, p auth.Principal, tenant stri
 			ID: fleet.NewAgentID(), TenantID: t.ID, Name: req.Name, Labels: fleet.CloneLabels(req.Labels), SpecRevision: 1, CreatedAt: s.cfg.Now(),
 		}
 		agent.Scope, agent.Namespaces = scopeOf(req.Namespaces)
-		agent.EngineNamespace, agent.DeliverGitCredentials = req.EngineNamespace, req.DeliverGitCredentials
+		agent.EngineNamespace, agent.DeliverGitCredentials, agent.Instance = req.EngineNamespace, req.DeliverGitCredentials, req.Instance
 		if err := tx.Agents().Create(ctx, agent); err != nil {
 			return fmt.Errorf("agent %q: %w", req.Name, err)
 		}
@@ -58,6 +58,9 @@ func (s *Service) EnrollAgent(ctx context.Context, p auth.Principal, tenant stri
 			return err
 		}
 		if err := s.placer.PlaceAgent(ctx, tx, agent); err != nil {
+			return err
+		}
+		if err := s.placer.PlacePush(ctx, tx, t.ID); err != nil {
 			return err
 		}
 		if req.ConfigRepoURL != "" {
@@ -97,7 +100,7 @@ func checkEnroll(req EnrollAgent) error {
 	if err := checkNamespaces(req.Namespaces); err != nil {
 		return err
 	}
-	if err := checkEngine(req.EngineNamespace, req.DeliverGitCredentials); err != nil || req.Token == "" {
+	if err := checkEngine(req.EngineNamespace, req.DeliverGitCredentials, req.Instance); err != nil || req.Token == "" {
 		return err
 	}
 	return auth.CheckUserToken("token", req.Token)
@@ -122,8 +125,10 @@ func checkNamespaces(namespaces []string) error {
 	return nil
 }
 
-func checkEngine(namespace string, credentials bool) error {
+func checkEngine(namespace string, credentials, instance bool) error {
 	switch {
+	case namespace == "" && instance:
+		return fleet.Invalid("engineInstance", "only an agent with the namespace of an Argo CD can serve push environments")
 	case namespace == "" && credentials:
 		return fleet.Invalid("deliverGitCredentials", "an agent without the namespace of an Argo CD needs no Git credentials")
 	case namespace == "":
@@ -167,6 +172,11 @@ func (s *Service) UpdateAgent(ctx context.Context, p auth.Principal, tenant, nam
 				return err
 			}
 		}
+		if agent.Instance && !changed.Instance {
+			if err := servesNothing(ctx, tx, agent, "stop to be an engine instance"); err != nil {
+				return err
+			}
+		}
 		if !sameAgent(agent, changed) {
 			if err := checkGeneration(ctx, tx, p, agentResource(agent)); err != nil {
 				return err
@@ -206,7 +216,10 @@ func edited(a fleet.Agent, req UpdateAgent) (fleet.Agent, error) {
 	if req.DeliverGitCredentials != nil {
 		a.DeliverGitCredentials = *req.DeliverGitCredentials
 	}
-	return a, checkEngine(a.EngineNamespace, a.DeliverGitCredentials)
+	if req.Instance != nil {
+		a.Instance = *req.Instance
+	}
+	return a, checkEngine(a.EngineNamespace, a.DeliverGitCredentials, a.Instance)
 }
 
 // engineUnused refuses a change of the engine while the agent has targets. The objects of a target are in the inventory of
@@ -221,7 +234,8 @@ func engineUnused(ctx context.Context, tx store.Tx, a fleet.Agent) error {
 }
 
 func sameAgent(a, b fleet.Agent) bool {
-	return maps.Equal(a.Labels, b.Labels) && slices.Equal(a.Namespaces, b.Namespaces) && a.EngineNamespace == b.EngineNamespace && a.DeliverGitCredentials == b.DeliverGitCredentials
+	return maps.Equal(a.Labels, b.Labels) && slices.Equal(a.Namespaces, b.Namespaces) && a.EngineNamespace == b.EngineNamespace && a.DeliverGitCredentials == b.DeliverGitCredentials &&
+		a.Instance == b.Instance
 }
 
 func (s *Service) editAgent(ctx context.Context, tx store.Tx, p auth.Principal, a fleet.Agent) (fleet.Agent, error) {
@@ -229,6 +243,9 @@ func (s *Service) editAgent(ctx context.Context, tx store.Tx, p auth.Principal, 
 		return fleet.Agent{}, err
 	}
 	if err := s.placer.PlaceAgent(ctx, tx, a); err != nil {
+		return fleet.Agent{}, err
+	}
+	if err := s.placer.PlacePush(ctx, tx, a.TenantID); err != nil {
 		return fleet.Agent{}, err
 	}
 	if err := s.audit(ctx, tx, p, agentEvent("agent.update", a, agentWords(a))); err != nil {
@@ -241,6 +258,9 @@ func agentWords(a fleet.Agent) string {
 	text := "labels: " + labelWords(a.Labels) + "; namespaces: " + listWords(a.Namespaces, "all that its scope allows") + "; Argo CD in namespace: " + cmp.Or(a.EngineNamespace, "none")
 	if a.DeliverGitCredentials {
 		text += "; gets Git credentials"
+	}
+	if a.Instance {
+		text += "; serves push environments"
 	}
 	return text
 }
@@ -278,6 +298,9 @@ func (s *Service) DeleteAgent(ctx context.Context, p auth.Principal, tenant, nam
 			return err
 		}
 		if err := notDeploying(ctx, tx, p, a); err != nil {
+			return err
+		}
+		if err := servesNothing(ctx, tx, a, "be deleted"); err != nil {
 			return err
 		}
 		if err := s.releaseAll(ctx, tx, a); err != nil {

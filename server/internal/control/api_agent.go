@@ -16,6 +16,8 @@ type EnrollAgent struct {
 	EngineNamespace string
 	// DeliverGitCredentials requires EngineNamespace.
 	DeliverGitCredentials bool
+	// Instance lets push environments be placed on the agent. It requires EngineNamespace.
+	Instance bool
 	// ConfigRepoURL is the repository of its configuration, or "".
 	ConfigRepoURL string
 }
@@ -33,6 +35,8 @@ type UpdateAgent struct {
 	// EngineNamespace can change only while the agent has no target; otherwise the update is a ConflictError.
 	EngineNamespace       *string
 	DeliverGitCredentials *bool
+	// Instance can be cleared only while the agent serves no push environment.
+	Instance *bool
 }
 
 // AgentView is an agent for users.

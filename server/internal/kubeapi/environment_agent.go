@@ -15,9 +15,9 @@ import (
 // storeAgent creates the agent, or changes it to what the resource says.
 func (k *environmentKind) storeAgent(ctx context.Context, tenant fleet.Tenant, p auth.Principal, name string, c *v1alpha1.DisconnectedCluster, token string) error {
 	labels, namespaces := fleet.CloneLabels(c.Labels), c.Namespaces
-	_, err := k.control.UpdateAgent(ctx, p, tenant.Name, name, control.UpdateAgent{Labels: &labels, Namespaces: &namespaces, EngineNamespace: &c.GitOpsEngineNamespace, DeliverGitCredentials: &c.DeliverGitCredentials}, control.Match{})
+	_, err := k.control.UpdateAgent(ctx, p, tenant.Name, name, control.UpdateAgent{Labels: &labels, Namespaces: &namespaces, EngineNamespace: &c.GitOpsEngineNamespace, DeliverGitCredentials: &c.DeliverGitCredentials, Instance: &c.EngineInstance}, control.Match{})
 	if errors.Is(err, store.ErrNotFound) {
-		_, err = k.control.EnrollAgent(ctx, p, tenant.Name, control.EnrollAgent{Name: name, Labels: labels, Namespaces: namespaces, EngineNamespace: c.GitOpsEngineNamespace, DeliverGitCredentials: c.DeliverGitCredentials, Token: token})
+		_, err = k.control.EnrollAgent(ctx, p, tenant.Name, control.EnrollAgent{Name: name, Labels: labels, Namespaces: namespaces, EngineNamespace: c.GitOpsEngineNamespace, DeliverGitCredentials: c.DeliverGitCredentials, Instance: c.EngineInstance, Token: token})
 		return tokenRefused(err)
 	}
 	if err != nil {

@@ -11,32 +11,26 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/internal/wait"
 )
 
-// Labels and annotations of the Secrets of repositories.
+// Labels and annotations of Secrets.
 const (
 	labelSecretType      = "argocd.argoproj.io/secret-type"
 	annotationTenant     = "kedge.dev/tenant"
 	annotationProject    = "kedge.dev/project"
 	annotationRepository = "kedge.dev/repository"
+	annotationCluster    = "kedge.dev/cluster" // the URL of the API server
 )
 
-// secretOf returns a Secret with the content that Argo CD expects of a repository of a project.
-func secretOf(live *unstructured.Unstructured, repo repository, c fleet.GitCredential, agent fleet.AgentID) *unstructured.Unstructured {
+// secretOf returns a Secret with the content that Argo CD expects.
+func (r *secretPool) secretOf(live *unstructured.Unstructured, key secretKey, values map[string]string) *unstructured.Unstructured {
 	out := live.DeepCopy()
-	setLabel(out, labelAgent, string(agent))
+	setLabel(out, labelAgent, string(r.engine.config().agent))
 	setLabel(out, labelManagedBy, managedBy)
-	setLabel(out, labelSecretType, "repository")
-	setAnnotations(out, map[string]string{annotationTenant: repo.tenant, annotationProject: repo.project, annotationRepository: repo.url})
-	values := map[string]string{"type": "git", "url": repo.url, "project": repo.project}
-	if c.Kind == fleet.CredentialSSH {
-		values["sshPrivateKey"] = c.Secret.Reveal()
-	} else {
-		values["username"], values["password"] = c.Username, c.Secret.Reveal()
-	}
+	setLabel(out, labelSecretType, r.kind)
+	setAnnotations(out, map[string]string{annotationTenant: key.tenant, annotationProject: key.project, r.annotationURL: key.url})
 	data := map[string]any{}
 	for key, value := range values {
 		data[key] = base64.StdEncoding.EncodeToString([]byte(value))
@@ -51,14 +45,14 @@ func sameSecret(a, b *unstructured.Unstructured) bool {
 
 // follow watches a Secret by its name, which is all that the agent may read, and wakes the targets when somebody changes
 // it.
-func (r *repositories) follow(name string, s *repositorySecret) {
+func (r *secretPool) follow(name string, s *pooledSecret) {
 	ctx, cancel := context.WithCancel(r.engine.lifetime())
 	s.stop = cancel
 	r.engine.work.Go(func() {
 		var delay wait.Backoff
 		for ctx.Err() == nil {
 			if err := r.watch(ctx, name); err != nil && ctx.Err() == nil {
-				r.engine.log.Warn("watching the Secret of a repository failed", obs.Err(err))
+				r.engine.log.Warn("watching a Secret failed", obs.Err(err))
 			}
 			wait.For(ctx, delay.NextJittered(r.engine.timing.retryFirst, r.engine.timing.retryMax))
 		}
@@ -66,7 +60,7 @@ func (r *repositories) follow(name string, s *repositorySecret) {
 }
 
 // watch reads a Secret, and follows its changes until the watch ends.
-func (r *repositories) watch(ctx context.Context, name string) error {
+func (r *secretPool) watch(ctx context.Context, name string) error {
 	live, err := r.client.Get(ctx, name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
@@ -96,7 +90,7 @@ func (r *repositories) watch(ctx context.Context, name string) error {
 
 // changed records a change that a watch reports, and wakes the targets if somebody else has made it. live is nil if the
 // Secret does not exist.
-func (r *repositories) changed(ctx context.Context, name string, live *unstructured.Unstructured, deleted bool) {
+func (r *secretPool) changed(ctx context.Context, name string, live *unstructured.Unstructured, deleted bool) {
 	r.mu.Lock()
 	s := r.secrets[name]
 	switch {
