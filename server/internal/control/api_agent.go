@@ -18,6 +18,8 @@ type EnrollAgent struct {
 	DeliverGitCredentials bool
 	// Instance lets push environments be placed on the agent. It requires EngineNamespace.
 	Instance bool
+	// Kinds selects the kinds of objects that the agent manages.
+	Kinds fleet.KindFilter
 	// ConfigRepoURL is the repository of its configuration, or "".
 	ConfigRepoURL string
 }
@@ -37,6 +39,8 @@ type UpdateAgent struct {
 	DeliverGitCredentials *bool
 	// Instance can be cleared only while the agent serves no push environment.
 	Instance *bool
+	// Kinds cannot change while the configuration file of the agent declares them; the update is a ConflictError then.
+	Kinds *fleet.KindFilter
 }
 
 // AgentView is an agent for users.

@@ -19,7 +19,8 @@ import (
 
 // apply makes the next step of a target with a source.
 func (t *target) apply(ctx context.Context, app *application) outcome {
-	if why := t.refuse(); !why.IsZero() {
+	why := t.refuse()
+	if !why.IsZero() && (app == nil || why.Reason != fleet.ReasonKindNotAllowed) {
 		return outcome{status: failed(why)}
 	}
 	need := t.need(app)
@@ -33,6 +34,9 @@ func (t *target) apply(ctx context.Context, app *application) outcome {
 	}
 	if restored && app != nil && app.version() == t.work.State.Version {
 		t.event(fleet.EventNormal, fleet.ReasonArgoCDRestored, "AppProject "+need.name+" was brought back to what its deployments need")
+	}
+	if !why.IsZero() { // Argo CD refuses the kind from now on too, and deletes nothing
+		return outcome{status: failed(why)}
 	}
 	if err := t.ensureRepository(ctx, secretKey{need.name, need.tenant, need.repository}); err != nil {
 		return t.writeFailed(err)
@@ -54,6 +58,11 @@ func (t *target) apply(ctx context.Context, app *application) outcome {
 			t.engine.releaseSecrets(ctx)
 		}
 		return outcome{status: syncing(fleet.ReasonArgoCDNotReconciled, "Argo CD has not compared the new revision yet")}
+	}
+	if requested, err := t.compareKinds(ctx, app); err != nil {
+		return t.writeFailed(err)
+	} else if requested {
+		return outcome{status: syncing(fleet.ReasonArgoCDNotReconciled, "Argo CD has not compared with the new kind filter yet")}
 	}
 	return t.observe(ctx, app)
 }
@@ -102,6 +111,17 @@ func (t *target) refuse() fleet.Cause {
 		}
 		if why := s.policy.RefuseNamespace(ns); !why.IsZero() {
 			return why
+		}
+	}
+	return t.refuseKinds(s.kinds)
+}
+
+// refuseKinds returns which object the kind filter of the agent refuses; zero when it refuses none. Argo CD applies a source
+// whole, so that one refused object refuses the target.
+func (t *target) refuseKinds(kinds fleet.KindFilter) fleet.Cause {
+	for _, object := range t.work.Source.Objects {
+		if why := kinds.Refusal(fleet.ParseObjectKind(object)); why != "" {
+			return fleet.Cause{Reason: fleet.ReasonKindNotAllowed, Message: object + ": " + why}
 		}
 	}
 	return fleet.Cause{}
@@ -188,8 +208,12 @@ func (t *target) mark(obj *unstructured.Unstructured, app *application, need pro
 			values[annotationObjects] = strconv.Itoa(len(app.objects()))
 		}
 	}
-	if app != nil && t.work.State.HoldPrune && app.version() != t.work.State.Version {
-		values[annotationHeld] = t.holdMissed(app)
+	if app != nil && app.version() != t.work.State.Version {
+		if holds, unreadable := app.held(); !unreadable && t.work.State.HoldPrune {
+			values[annotationHeld] = t.holdMissed(app, holds)
+		} else if !unreadable {
+			values[annotationHeld] = t.holdRefused(app, holds)
+		}
 	}
 	values[annotationKept] = ""
 	if len(kept) > 0 {
@@ -200,11 +224,7 @@ func (t *target) mark(obj *unstructured.Unstructured, app *application, need pro
 
 // holdMissed returns the holds with every object that the server has missed in a recovery. They are written together with
 // the version: if pruning is off, or the comparison fails, a later version must not delete them.
-func (t *target) holdMissed(app *application) string {
-	holds, unreadable := app.held()
-	if unreadable {
-		return app.annotation(annotationHeld)
-	}
+func (t *target) holdMissed(app *application, holds map[string]inventory.Hold) string {
 	for _, r := range app.objects() {
 		if name := r.ref().String(); holds[name] == "" && !slices.Contains(t.work.Source.Objects, name) {
 			holds[name] = inventory.HeldAfterRecovery

@@ -40,6 +40,7 @@ const (
 	annotationEnvironment = "kedge.dev/environment" // ID of the push environment
 	annotationServer      = "kedge.dev/server"      // URL of the API server of the destination
 	annotationEnd         = "kedge.dev/end"         // endDeleted or endDetached, while the target ends
+	annotationTakenBy     = "kedge.dev/taken-by"    // the target that has taken the Application over from an earlier one
 	annotationRefresh     = "argocd.argoproj.io/refresh"
 	managedBy             = "kedge"
 )

@@ -4,6 +4,7 @@ import (
 	"context"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
@@ -24,6 +25,8 @@ type target struct {
 	minimum  fleet.Version   // of the Application that was recovered
 	retryNow bool
 
+	waitsForOthers atomic.Bool // it is woken by the Applications of other targets too
+
 	// The rest belongs to the goroutine of run.
 	work             *engine.Desired // the state that this pass is about
 	failures         wait.Backoff    // of writes
@@ -31,6 +34,7 @@ type target struct {
 	due              time.Time       // of the next attempt without an event; zero when there is none
 	syncDue          time.Time       // before it, no failed sync is started again
 	repositoryWrites int             // number of changes of the Secret of the repository that this target knows
+	kinds            comparedKinds
 	history
 	last     engine.Status
 	reported bool
@@ -126,7 +130,7 @@ func (t *target) run(ctx context.Context) {
 func (t *target) pass(life context.Context) (ended bool) {
 	ctx, cancel := context.WithTimeout(life, t.engine.timing.request)
 	defer cancel()
-	app, ready, failure := t.engine.cache.application(applicationName(t.id))
+	app, ready, failure := t.engine.cache.ofTarget(t.id)
 	if !ready {
 		if failure != nil {
 			t.report(app, t.unavailable(failure))

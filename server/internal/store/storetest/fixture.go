@@ -153,7 +153,8 @@ var capabilities = fleet.Capabilities{KubeVersion: "v1.36.3", APIVersions: []str
 func newAgent(tenant fleet.TenantID, name string) fleet.Agent {
 	return fleet.Agent{
 		ID: fleet.NewAgentID(), TenantID: tenant, Name: name, Labels: map[string]string{"region": "eu", "tier": ""},
-		Scope: fleet.ScopeNamespaced, Namespaces: []string{"dude", "naww"}, EngineNamespace: "argocd", DeliverGitCredentials: true, Instance: true, SpecRevision: 1, CreatedAt: at(1),
+		Scope: fleet.ScopeNamespaced, Namespaces: []string{"dude", "naww"}, EngineNamespace: "argocd", DeliverGitCredentials: true,
+		Kinds: fleet.KindFilter{Include: []string{"*.apps", "ConfigMap"}, Exclude: []string{"*"}}, KindsFromConfig: true, Instance: true, SpecRevision: 1, CreatedAt: at(1),
 	}
 }
 
@@ -239,7 +240,7 @@ func wholePolicy() fleet.Policy {
 func newTarget(w *world, d fleet.Deployment, a fleet.Agent) fleet.Target {
 	return fleet.Target{
 		ID: fleet.NewTargetID(), TenantID: w.tenant.ID, DeploymentID: d.ID, AgentTenant: a.TenantID, AgentID: a.ID, AgentName: a.Name,
-		Variant: "v1", VariantError: "no label", DetachedAt: at(8), DetachedWhy: "relabelled", LeftIn: "uid-left",
+		Variant: "v1", VariantError: "no label", Kinds: fleet.KindFilter{Include: []string{"Lease.*"}, Exclude: []string{"*.apps", "Secret"}}, KindError: "Secret shop/b", DetachedAt: at(8), DetachedWhy: "relabelled", LeftIn: "uid-left",
 		Desired: fleet.Desired{
 			Version: fleet.Version{Epoch: 1, Generation: 3}, Digest: w.bundle.Digest, Commit: "c0ffee", Namespace: "shop",
 			Policy: wholePolicy(), SourceRevision: 2, HoldPrune: true, Consent: true, Confirmed: []string{"Deployment.apps shop/web", "Namespace old"}, Detached: true,

@@ -93,6 +93,11 @@ CREATE TABLE agents (
     deliver_git_credentials BOOLEAN NOT NULL DEFAULT FALSE,
     -- instance lets push environments be placed on the agent.
     instance BOOLEAN NOT NULL DEFAULT FALSE,
+    -- included_kinds and excluded_kinds are lists of rules; the configuration file of the agent declares them if
+    -- kinds_from_config is set.
+    included_kinds TEXT COLLATE "C" NOT NULL DEFAULT '',
+    excluded_kinds TEXT COLLATE "C" NOT NULL DEFAULT '',
+    kinds_from_config BOOLEAN NOT NULL DEFAULT FALSE,
     -- applications is the number of Applications of Argo CD that the agent does not manage.
     applications BIGINT NOT NULL DEFAULT 0 CHECK (applications >= 0),
     PRIMARY KEY (tenant_id, id),
@@ -656,6 +661,10 @@ CREATE TABLE targets (
     grant_id                    TEXT COLLATE "C" CHECK (grant_id <> ''),
     variant                     TEXT COLLATE "C" NOT NULL,
     variant_error               TEXT COLLATE "C" NOT NULL,
+    -- The kind filter of the agent, and which object of the newest state it refuses.
+    included_kinds              TEXT COLLATE "C" NOT NULL,
+    excluded_kinds              TEXT COLLATE "C" NOT NULL,
+    kind_error                  TEXT COLLATE "C" NOT NULL,
     detached_at                 BIGINT,
     detached_why                TEXT COLLATE "C" NOT NULL,
     left_in                     TEXT COLLATE "C" NOT NULL,
@@ -739,6 +748,7 @@ CREATE INDEX targets_by_sync ON targets (tenant_id, read_sync, deployment_name, 
 CREATE INDEX targets_by_reason ON targets (tenant_id, read_reason, deployment_name, deployment_id) WHERE read_reason NOT IN ('Synced', 'Applying', 'NotReported');
 CREATE INDEX targets_by_health ON targets (tenant_id, read_health, deployment_name, deployment_id);
 CREATE INDEX targets_without_variant ON targets (tenant_id, deployment_name, deployment_id) WHERE variant_error <> '';
+CREATE INDEX targets_with_refused_kinds ON targets (tenant_id, deployment_name, deployment_id) WHERE kind_error <> '';
 CREATE INDEX targets_waiting ON targets (tenant_id, deployment_name, deployment_id) WHERE waiting;
 CREATE INDEX targets_without_agent ON targets (tenant_id, deployment_name, deployment_id) WHERE agent_id IS NULL;
 CREATE INDEX targets_left_behind ON targets (agent_tenant, agent_name) WHERE agent_id IS NULL;

@@ -92,6 +92,11 @@ CREATE TABLE agents (
     deliver_git_credentials INTEGER NOT NULL DEFAULT 0 CHECK (deliver_git_credentials IN (0, 1)),
     -- instance lets push environments be placed on the agent.
     instance INTEGER NOT NULL DEFAULT 0 CHECK (instance IN (0, 1)),
+    -- included_kinds and excluded_kinds are lists of rules; the configuration file of the agent declares them if
+    -- kinds_from_config is set.
+    included_kinds TEXT    NOT NULL DEFAULT '',
+    excluded_kinds TEXT    NOT NULL DEFAULT '',
+    kinds_from_config INTEGER NOT NULL DEFAULT 0 CHECK (kinds_from_config IN (0, 1)),
     -- applications is the number of Applications of Argo CD that the agent does not manage.
     applications INTEGER NOT NULL DEFAULT 0 CHECK (applications >= 0),
     PRIMARY KEY (tenant_id, id),
@@ -654,6 +659,10 @@ CREATE TABLE targets (
     grant_id                    TEXT    CHECK (grant_id <> ''),
     variant                     TEXT    NOT NULL,
     variant_error               TEXT    NOT NULL,
+    -- The kind filter of the agent, and which object of the newest state it refuses.
+    included_kinds              TEXT    NOT NULL,
+    excluded_kinds              TEXT    NOT NULL,
+    kind_error                  TEXT    NOT NULL,
     detached_at                 INTEGER,
     detached_why                TEXT    NOT NULL,
     left_in                     TEXT    NOT NULL,
@@ -737,6 +746,7 @@ CREATE INDEX targets_by_sync ON targets (tenant_id, read_sync, deployment_name, 
 CREATE INDEX targets_by_reason ON targets (tenant_id, read_reason, deployment_name, deployment_id) WHERE read_reason NOT IN ('Synced', 'Applying', 'NotReported');
 CREATE INDEX targets_by_health ON targets (tenant_id, read_health, deployment_name, deployment_id);
 CREATE INDEX targets_without_variant ON targets (tenant_id, deployment_name, deployment_id) WHERE variant_error <> '';
+CREATE INDEX targets_with_refused_kinds ON targets (tenant_id, deployment_name, deployment_id) WHERE kind_error <> '';
 CREATE INDEX targets_waiting ON targets (tenant_id, deployment_name, deployment_id) WHERE waiting;
 CREATE INDEX targets_without_agent ON targets (tenant_id, deployment_name, deployment_id) WHERE agent_id IS NULL;
 CREATE INDEX targets_left_behind ON targets (agent_tenant, agent_name) WHERE agent_id IS NULL;
