@@ -93,10 +93,13 @@ func (t *target) refuse() fleet.Cause {
 	if why := unsupported(*t.work); !why.IsZero() {
 		return why
 	}
-	if t.work.Source.Environment != "" {
-		return t.refusePush()
-	}
 	s := t.engine.config()
+	if t.work.Source.Environment != "" {
+		if why := t.refusePush(); !why.IsZero() {
+			return why
+		}
+		return t.refuseKinds(s.kinds)
+	}
 	if why := s.policy.RefuseAs(""); !why.IsZero() {
 		return why
 	}

@@ -108,7 +108,7 @@ func (e *Engine) projectSpec(need projectNeed, repositories, namespaces []string
 	clusterScoped := s.scope != fleet.ScopeNamespaced && len(need.limits.Namespaces) == 0 && (s.policy.ClusterScoped == nil || *s.policy.ClusterScoped)
 	if env := need.environment; env != nil {
 		// Scope and policy of the agent are about its own cluster.
-		s = settings{}
+		s = settings{kinds: s.kinds}
 		clusterScoped = len(need.limits.Namespaces) == 0 && (len(env.Namespaces) == 0 || env.ClusterResources)
 		spec["permitOnlyProjectScopedClusters"] = true
 	}
