@@ -29,9 +29,11 @@ type engineRunner struct {
 	reporter func(agent fleet.AgentID) engine.Reporter
 	// applications returns where the engine of an agent lists the Applications that it does not manage.
 	applications func(agent fleet.AgentID) func(fleet.ForeignApplications)
-	offline      *offlinecache.Cache
-	requests     chan func(ctx context.Context)
-	ended        chan struct{} // closed when run has returned
+	// checks returns where the engine of an agent reports on its push environments.
+	checks   func(agent fleet.AgentID) func([]fleet.EnvironmentCheck)
+	offline  *offlinecache.Cache
+	requests chan func(ctx context.Context)
+	ended    chan struct{} // closed when run has returned
 
 	// Used by the goroutine of run only.
 	current   *runningEngine                    // nil when there is none
@@ -60,7 +62,7 @@ func (r *engineRunner) newEngine(w wire.Welcome) (clusterEngine, error) {
 	if r.cfg.ArgoCDNamespace != "" {
 		return argocd.New(argocd.Config{
 			Namespace: r.cfg.Namespace, EngineNamespace: r.cfg.ArgoCDNamespace, REST: r.cluster, Reporter: r.reporter(w.AgentID),
-			Foreign: r.applications(w.AgentID), Log: log, AgentID: w.AgentID, Scope: w.Scope, Namespaces: w.Namespaces, Kinds: w.Kinds,
+			Foreign: r.applications(w.AgentID), Checked: r.checks(w.AgentID), Log: log, AgentID: w.AgentID, Scope: w.Scope, Namespaces: w.Namespaces, Kinds: w.Kinds,
 		})
 	}
 	return builtin.New(builtin.Config{
@@ -94,6 +96,13 @@ func (e *runningEngine) Set(d engine.Desired) {
 	target, version := d.Target, d.State.Version // the closure must not keep the objects of d alive
 	d.Keep = func() <-chan struct{} { return e.offline.Secure(target, version) }
 	e.clusterEngine.Set(d)
+}
+
+// Serve implements link.EnvironmentServer. The builtin engine applies to its own cluster only.
+func (e *runningEngine) Serve(environments []fleet.PushEnvironment) {
+	if s, ok := e.clusterEngine.(link.EnvironmentServer); ok {
+		s.Serve(environments)
+	}
 }
 
 // run runs engines until ctx ends or one of them fails.

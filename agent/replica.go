@@ -168,7 +168,7 @@ func (r *replica) newTerm(context.Context) (lease.Term, error) {
 	t.engines.reporter = func(agent fleet.AgentID) engine.Reporter {
 		return cacheReporter{Reporter: r.namespace.reporter(t.client.Reporter(agent)), cache: cache}
 	}
-	t.engines.applications = t.client.ListApplications
+	t.engines.applications, t.engines.checks = t.client.ListApplications, t.client.ReportChecks
 	return t, nil
 }
 

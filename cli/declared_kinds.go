@@ -79,6 +79,7 @@ type agentSpec struct {
 	Namespaces            []string `json:"namespaces,omitempty"`
 	EngineNamespace       string   `json:"engineNamespace,omitempty"`
 	DeliverGitCredentials bool     `json:"deliverGitCredentials,omitempty"`
+	EngineInstance        bool     `json:"engineInstance,omitempty"`
 	// KindFilter is left out of an export when the configuration file of the agent declares it.
 	KindFilter *apiv1.KindFilter `json:"kindFilter,omitempty"`
 }
@@ -99,7 +100,7 @@ func sortKinds(s *agentSpec) error {
 
 func agentKind() declaredKind {
 	as := func(v apiv1.Agent) current {
-		spec := agentSpec{Namespaces: v.Namespaces, EngineNamespace: v.EngineNamespace, DeliverGitCredentials: v.DeliverGitCredentials}
+		spec := agentSpec{Namespaces: v.Namespaces, EngineNamespace: v.EngineNamespace, DeliverGitCredentials: v.DeliverGitCredentials, EngineInstance: v.EngineInstance}
 		if !v.KindFilterFromConfig {
 			spec.KindFilter = v.KindFilter
 		}
@@ -120,7 +121,7 @@ func agentKind() declaredKind {
 			s := spec.(agentSpec)
 			change := apiv1.UpdateAgent{
 				Labels: given(m.Labels), Namespaces: append([]string{}, s.Namespaces...), EngineNamespace: &s.EngineNamespace,
-				DeliverGitCredentials: &s.DeliverGitCredentials, KindFilter: s.KindFilter,
+				DeliverGitCredentials: &s.DeliverGitCredentials, EngineInstance: &s.EngineInstance, KindFilter: s.KindFilter,
 			}
 			if was := now.spec.(agentSpec).KindFilter; s.KindFilter == nil && was != nil {
 				change.KindFilter = &apiv1.KindFilter{} // it left the file
@@ -147,9 +148,10 @@ func environmentKind() declaredKind {
 	as := func(v apiv1.Environment) current {
 		return current{metadata: resourcefile.Metadata{Name: v.Name}, spec: environmentSpec{v.Agents, v.MatchLabels}}
 	}
-	// Every tenant has the environment "default", which cannot be created.
+	// Every tenant has the environment "default", which cannot be created. A push environment needs a secret, which a file
+	// does not have.
 	notDefault := func(v apiv1.Environment) bool {
-		return v.Name != fleet.DefaultEnvironment || len(v.Agents)+len(v.MatchLabels) > 0
+		return v.Push == nil && (v.Name != fleet.DefaultEnvironment || len(v.Agents)+len(v.MatchLabels) > 0)
 	}
 	return declaredKind{
 		kind: "Environment", words: environmentResource().words(), parse: parseSpec(asIs[environmentSpec]),

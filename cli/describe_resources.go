@@ -88,6 +88,9 @@ func (a *app) describeAgent(ctx context.Context, c *client.Client, v apiv1.Agent
 	if v.DeliverGitCredentials {
 		w.field(0, "Git credentials", "delivered to Argo CD")
 	}
+	if v.EngineInstance {
+		w.field(0, "Engine instance", "serves push environments")
+	}
 	if f := v.KindFilter; f != nil {
 		w.optional(0, "Included kinds", strings.Join(f.Include, ","))
 		w.optional(0, "Excluded kinds", strings.Join(f.Exclude, ","))
@@ -119,9 +122,16 @@ func (a *app) describeEnvironment(ctx context.Context, c *client.Client, v apiv1
 	w.field(0, "Tenant", c.Tenant())
 	w.field(0, "Created", output.Timestamp(v.CreatedAt))
 	w.field(0, "State", suspended(v.Suspension, "Active", a.Now()))
-	w.field(0, "Agents by name", strings.Join(v.Agents, ", "))
-	w.labels("Agents by label", v.MatchLabels)
-	w.field(0, "Selected agents", strings.Join(v.Selected, ", "))
+	if v.Push != nil {
+		w.field(0, "API server", v.Push.APIURL)
+		w.optional(0, "Namespaces", strings.Join(v.Push.Namespaces, ", "))
+		w.field(0, "Engine instance", orDash(v.Push.EngineInstance))
+		a.conditions(w, []apiv1.Condition{v.Push.Ready})
+	} else {
+		w.field(0, "Agents by name", strings.Join(v.Agents, ", "))
+		w.labels("Agents by label", v.MatchLabels)
+		w.field(0, "Selected agents", strings.Join(v.Selected, ", "))
+	}
 	found, err := client.List[apiv1.Deployment](ctx, c, c.In("deployments"), url.Values{"environment": {v.Name}, "limit": {"500"}}, 0)
 	if err != nil {
 		return err

@@ -18,6 +18,7 @@ func environmentPath(c *client.Client, name string) string { return c.In("enviro
 func (a *app) envSetCommand() *cobra.Command {
 	var req apiv1.UpdateEnvironment
 	var confirm confirmation
+	var push pushFlags
 	var cmd *cobra.Command
 	cmd = a.verb("set NAME", "Change which agents belong to an environment", 1, func(ctx context.Context, c *client.Client, args []string) error {
 		if !cmd.Flags().Changed("agents") {
@@ -25,15 +26,26 @@ func (a *app) envSetCommand() *cobra.Command {
 		} else if req.Agents == nil {
 			req.Agents = []string{}
 		}
-		if err := confirm.askLeaving(ctx, a, c, args[0], "kedge env set "+args[0]+" …"); err != nil {
+		var err error
+		if req.Push, err = push.request(); err != nil {
+			return err
+		}
+		if req.Push == nil {
+			err = confirm.askLeaving(ctx, a, c, args[0], "kedge env set "+args[0]+" …")
+		}
+		if err != nil {
 			return err
 		}
 		v, err := client.Send[apiv1.Environment](ctx, c, http.MethodPatch, environmentPath(c, args[0]), req)
 		if err != nil {
 			return err
 		}
+		if v.Push != nil {
+			return a.say("Environment %q is the cluster at %s.", v.Name, v.Push.APIURL)
+		}
 		return a.say("Environment %q selects %s: now %s.", v.Name, selects(v), orNone(v.Selected))
 	})
+	push.flags(cmd.Flags())
 	cmd.Long = "The given values replace the current ones. Targets on agents that leave the environment are detached: their objects stay in the cluster,\n" +
 		"unless a deployment has the policy pruneOnDetach. The command asks before that."
 	confirm.flags(cmd.Flags())

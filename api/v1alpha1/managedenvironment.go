@@ -33,7 +33,9 @@ type ManagedEnvironmentList struct {
 
 // ManagedEnvironmentSpec is the desired state of a ManagedEnvironment.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.disconnectedCluster) != has(self.agents)",message="set exactly one of disconnectedCluster and agents"
+// +kubebuilder:validation:XValidation:rule="(has(self.disconnectedCluster) ? 1 : 0) + (has(self.agents) ? 1 : 0) + (has(self.apiURL) ? 1 : 0) == 1",message="set exactly one of disconnectedCluster, agents and apiURL"
+// +kubebuilder:validation:XValidation:rule="has(self.apiURL) == has(self.credentialsSecret)",message="set apiURL and credentialsSecret together"
+// +kubebuilder:validation:XValidation:rule="has(self.apiURL) || !(has(self.context) || has(self.namespaces) || has(self.clusterResources))",message="context, namespaces and clusterResources need apiURL"
 type ManagedEnvironmentSpec struct {
 	// DisconnectedCluster is a cluster whose agent connects to the server. No address and no credential of the cluster is
 	// needed.
@@ -42,11 +44,35 @@ type ManagedEnvironmentSpec struct {
 	// Agents selects agents of the tenant that were enrolled before.
 	// +optional
 	Agents *AgentSelector `json:"agents,omitempty"`
+	// APIURL is the URL of the API server of a cluster without an agent. An engine instance of the tenant, which is an agent
+	// with Argo CD, applies to it. The server never connects to it.
+	// +kubebuilder:validation:MaxLength=1024
+	// +kubebuilder:validation:Pattern=`^https://[^?#&@ ]+$`
+	// +optional
+	APIURL string `json:"apiURL,omitempty"`
+	// CredentialsSecret is the name of a Secret in the namespace of this resource. Its key kubeconfig holds a kubeconfig with
+	// a context for APIURL and with a token or a client certificate. Programs, files and proxies in it are refused.
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`
+	// +optional
+	CredentialsSecret string `json:"credentialsSecret,omitempty"`
+	// Context is the name of a context of the kubeconfig. If it is absent, the context for APIURL is used.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	Context string `json:"context,omitempty"`
+	// Namespaces limits the environment to these namespaces of the cluster; the whole cluster if absent.
+	// +kubebuilder:validation:MaxItems=200
+	// +optional
+	Namespaces []string `json:"namespaces,omitempty"`
+	// ClusterResources allows cluster-scoped objects although Namespaces is set.
+	// +optional
+	ClusterResources bool `json:"clusterResources,omitempty"`
 }
 
 // DisconnectedCluster is a cluster whose agent connects to the server.
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.deliverGitCredentials) || !self.deliverGitCredentials || has(self.gitopsEngineNamespace)",message="deliverGitCredentials needs gitopsEngineNamespace"
+// +kubebuilder:validation:XValidation:rule="!has(self.engineInstance) || !self.engineInstance || has(self.gitopsEngineNamespace)",message="engineInstance needs gitopsEngineNamespace"
 type DisconnectedCluster struct {
 	// GitOpsEngineNamespace is the namespace of an Argo CD in the cluster, which then fetches and applies the deployments of
 	// the environment. If it is absent, the agent applies them by itself. It can change only while the environment has no
@@ -59,6 +85,10 @@ type DisconnectedCluster struct {
 	// namespace of Argo CD. Without it, no Git credential leaves the server, and you add credentials to Argo CD yourself.
 	// +optional
 	DeliverGitCredentials bool `json:"deliverGitCredentials,omitempty"`
+	// EngineInstance lets environments with an apiURL be placed on the agent, whose Argo CD then applies to their clusters.
+	// The agent stores their credentials as Secrets in the namespace of Argo CD.
+	// +optional
+	EngineInstance bool `json:"engineInstance,omitempty"`
 	// ClusterRegistrationSecret is the name of a Secret in the namespace of this resource. Its key registrationToken holds
 	// the token with which the agent connects.
 	// +kubebuilder:validation:MinLength=1

@@ -21,6 +21,9 @@ const (
 	// repository of a project. Their names are fixed, because the other Secrets in that namespace hold credentials of
 	// clusters.
 	RepositorySecrets = 100
+	// ClusterSecrets is the number of Secrets that an engine instance may have in the namespace of Argo CD, one for each
+	// project with a push environment.
+	ClusterSecrets = 100
 )
 
 // RepositorySecret returns the name of Secret n of a repository, from 0 to RepositorySecrets-1. Several agents may share an
@@ -34,6 +37,20 @@ func RepositorySecretNames(agentNamespace string) []string {
 	names := make([]string, RepositorySecrets)
 	for n := range names {
 		names[n] = RepositorySecret(agentNamespace, n)
+	}
+	return names
+}
+
+// ClusterSecret returns the name of Secret n of a cluster, from 0 to ClusterSecrets-1.
+func ClusterSecret(agentNamespace string, n int) string {
+	return agentNamespace + "-cluster-" + strconv.Itoa(n)
+}
+
+// ClusterSecretNames returns the names of all Secrets of clusters.
+func ClusterSecretNames(agentNamespace string) []string {
+	names := make([]string, ClusterSecrets)
+	for n := range names {
+		names[n] = ClusterSecret(agentNamespace, n)
 	}
 	return names
 }

@@ -35,6 +35,7 @@ type Agent struct {
 	Namespaces            []string          `json:"namespaces,omitempty" nullable:"false" doc:"The namespaces that the agent may use; set if its scope is namespaced."`
 	EngineNamespace       string            `json:"engineNamespace,omitempty" doc:"Namespace of the Argo CD that applies for the agent; absent if the agent applies by itself."`
 	DeliverGitCredentials bool              `json:"deliverGitCredentials,omitempty" doc:"Whether the agent stores the credentials of private repositories in the namespace of Argo CD."`
+	EngineInstance        bool              `json:"engineInstance,omitempty" doc:"Whether push environments are placed on the agent."`
 	KindFilter            *KindFilter       `json:"kindFilter,omitempty" doc:"The kinds of objects that the agent manages; absent if it has no filter besides the built-in exclusions."`
 	KindFilterFromConfig  bool              `json:"kindFilterFromConfig,omitempty" doc:"Whether the configuration file of the agent declares the kind filter, so that only the file can change it."`
 	Reason                string            `json:"reason" doc:"AgentConnected, AgentDisconnected or AgentNeverConnected."`
@@ -75,6 +76,7 @@ type EnrollAgent struct {
 	Namespaces            []string          `json:"namespaces,omitempty" nullable:"false" doc:"Limits the agent to these namespaces; the whole cluster if absent."`
 	EngineNamespace       string            `json:"engineNamespace,omitempty" maxLength:"63" doc:"Namespace of an Argo CD in the cluster, which then fetches and applies the deployments of the agent. If absent, the agent applies them by itself."`
 	DeliverGitCredentials bool              `json:"deliverGitCredentials,omitempty" doc:"Sends the credentials of private repositories of the tenant to the agent, which stores them as Secrets in the namespace of Argo CD. Requires engineNamespace."`
+	EngineInstance        bool              `json:"engineInstance,omitempty" doc:"Lets push environments of the tenant be placed on the agent, which gets their credentials. Requires engineNamespace."`
 	KindFilter            *KindFilter       `json:"kindFilter,omitempty" doc:"The kinds of objects that the agent manages; all except the built-in exclusions if absent."`
 	Image                 string            `json:"image,omitempty" doc:"Image of the agent; required unless the server has a default (--agent-image) or withoutDeployment is set."`
 	Replicas              int               `json:"replicas,omitempty" minimum:"0" maximum:"9" doc:"Number of pods. One leads, the others are on standby. Default: 1."`
@@ -97,6 +99,7 @@ type UpdateAgent struct {
 	Namespaces            []string          `json:"namespaces,omitzero" nullable:"false" doc:"Replaces all namespaces; [] allows the whole cluster."`
 	EngineNamespace       *string           `json:"engineNamespace,omitempty" maxLength:"63" doc:"Namespace of Argo CD; empty if the agent applies by itself. It can change only while the agent has no deployments."`
 	DeliverGitCredentials *bool             `json:"deliverGitCredentials,omitempty" doc:"Whether the agent gets the credentials of private repositories. After a change, apply the manifest of the agent again."`
+	EngineInstance        *bool             `json:"engineInstance,omitempty" doc:"Whether push environments are placed on the agent. It cannot be cleared while the agent serves one. After a change, apply the manifest of the agent again."`
 	KindFilter            *KindFilter       `json:"kindFilter,omitempty" doc:"Replaces the kind filter; {} removes it. A change deletes nothing."`
 }
 
@@ -147,6 +150,7 @@ type Environment struct {
 	Agents       []string          `json:"agents,omitempty" nullable:"false" doc:"Names of agents that belong to it."`
 	MatchLabels  map[string]string `json:"matchLabels,omitempty"`
 	Selected     []string          `json:"selected,omitempty" nullable:"false" doc:"The agents that currently belong to it, by name or by labels."`
+	Push         *Push             `json:"push,omitempty" doc:"The cluster of a push environment."`
 	Deployments  int               `json:"deployments" doc:"Number of deployments that use it."`
 	Suspension   *Suspension       `json:"suspension,omitempty" doc:"Set while it is suspended."`
 	SpecRevision int64             `json:"specRevision" doc:"Rises with each edit; the number in the ETag."`
@@ -157,6 +161,25 @@ type Environment struct {
 type UpdateEnvironment struct {
 	Agents      []string          `json:"agents,omitzero" nullable:"false" doc:"Replaces all names; [] removes them."`
 	MatchLabels map[string]string `json:"matchLabels,omitzero" doc:"Replaces all labels; {} removes them."`
+	Push        *PushRequest      `json:"push,omitempty" doc:"Replaces the cluster of a push environment. Its URL can change only while no deployment uses the environment."`
+}
+
+// Push is the cluster of a push environment, to which an engine instance applies. Its credential is never returned.
+type Push struct {
+	APIURL           string    `json:"apiURL"`
+	Namespaces       []string  `json:"namespaces,omitempty" nullable:"false" doc:"The namespaces that deployments may use; all if absent."`
+	ClusterResources bool      `json:"clusterResources,omitempty" doc:"Whether cluster-scoped objects are allowed although namespaces are set."`
+	EngineInstance   string    `json:"engineInstance,omitempty" doc:"The agent that serves the environment; absent while there is none."`
+	Ready            Condition `json:"ready" doc:"Whether the engine instance can use the API server, and why not."`
+}
+
+// PushRequest is the request for the cluster of a push environment.
+type PushRequest struct {
+	APIURL           string   `json:"apiURL" minLength:"1" maxLength:"1024" doc:"URL of the API server, https://…; the engine instance connects to it."`
+	Kubeconfig       string   `json:"kubeconfig,omitempty" plain:"-" maxLength:"262144" doc:"A kubeconfig with a context for the URL, with a token or a client certificate. Programs, files, and proxies are refused. It is never returned. In a change, if absent, the credential stays."`
+	Context          string   `json:"context,omitempty" maxLength:"253" doc:"Name of a context of the kubeconfig. If absent, the one for the URL."`
+	Namespaces       []string `json:"namespaces,omitempty" nullable:"false" doc:"Limits the environment to these namespaces; the whole cluster if absent."`
+	ClusterResources bool     `json:"clusterResources,omitempty" doc:"Allows cluster-scoped objects although namespaces are set."`
 }
 
 // CreateEnvironment is the request for a new environment. It needs agents, labels, or both: every agent of the
@@ -165,4 +188,5 @@ type CreateEnvironment struct {
 	Name        string            `json:"name" doc:"An RFC 1123 label, unique in the tenant."`
 	Agents      []string          `json:"agents,omitempty" nullable:"false" doc:"Names of agents that belong to it."`
 	MatchLabels map[string]string `json:"matchLabels,omitempty" doc:"Agents that have all of these labels belong to it."`
+	Push        *PushRequest      `json:"push,omitempty" doc:"Makes a push environment, which has neither agents nor matchLabels: an engine instance of the tenant applies to this cluster."`
 }

@@ -29,6 +29,9 @@ type Agent struct {
 	// DeliverGitCredentials lets the agent store the credentials of private repositories in that namespace, for Argo CD. It
 	// is set only together with EngineNamespace.
 	DeliverGitCredentials bool
+	// Instance is set for an engine instance: push environments may be placed on the agent. It is set only together with
+	// EngineNamespace.
+	Instance bool
 	// Kinds selects the kinds of objects that the agent manages.
 	Kinds KindFilter
 	// KindsFromConfig means that the configuration file of the agent declares Kinds. Only the file can change them then.
@@ -45,7 +48,7 @@ type Agent struct {
 // SameToAgent reports whether two versions of an agent are configured equally for the agent itself.
 func (a Agent) SameToAgent(b Agent) bool {
 	return a.ID == b.ID && a.Scope == b.Scope && slices.Equal(a.Namespaces, b.Namespaces) && a.Kinds.Equal(b.Kinds) &&
-		a.EngineNamespace == b.EngineNamespace && a.DeliverGitCredentials == b.DeliverGitCredentials
+		a.EngineNamespace == b.EngineNamespace && a.DeliverGitCredentials == b.DeliverGitCredentials && a.Instance == b.Instance
 }
 
 // Connection is one replica of an agent, as described in its last hello message.

@@ -20,6 +20,7 @@ const (
 	ConditionHeld        = "Held"        // of deployments: new revisions are not sent
 	ConditionConnected   = "Connected"   // of agents: a leader is connected
 	ConditionConfigReady = "ConfigReady" // of agents with a configuration file: the newest file is in force
+	ConditionReady       = "Ready"       // of push environments: the engine instance can use the API server
 	ConditionReadable    = "Readable"    // of repositories: the last read succeeded
 )
 

@@ -23,6 +23,8 @@ type EngineSource struct {
 	Credential *GitCredential
 	// Withheld says why the agent does not get the credential that the repository has.
 	Withheld CredentialWithheld
+	// Environment is the push environment to apply to; "" means the cluster of the agent.
+	Environment EnvironmentID
 }
 
 // EngineSourceOf returns the source of a deployment for one agent. A deployment whose source has no variant for the agent

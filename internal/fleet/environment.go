@@ -9,14 +9,16 @@ import (
 // agent of its tenant.
 const DefaultEnvironment = "default"
 
-// Environment is a named set of agents. It selects an agent that is listed in Agents, or whose labels include
+// Environment is a named place to deploy to: a set of agents, or the cluster of Push, to which one agent applies. It selects an agent that is listed in Agents, or whose labels include
 // all of a non-empty MatchLabels. An environment with neither selects every agent of its tenant.
 type Environment struct {
-	ID           EnvironmentID
-	TenantID     TenantID
-	Name         string
-	Agents       []string // names, sorted
-	MatchLabels  map[string]string
+	ID          EnvironmentID
+	TenantID    TenantID
+	Name        string
+	Agents      []string // names, sorted
+	MatchLabels map[string]string
+	// Push is set for a push environment, which has no selector.
+	Push         *Push
 	Suspension   Suspension
 	SpecRevision int64 // rises with every edit
 	CreatedAt    time.Time
@@ -26,6 +28,9 @@ type Environment struct {
 func (e Environment) Selects(agent Agent) bool {
 	if e.TenantID != agent.TenantID || agent.Uninstalling {
 		return false
+	}
+	if e.Push != nil {
+		return e.Push.Instance == agent.ID
 	}
 	if len(e.Agents) == 0 && len(e.MatchLabels) == 0 {
 		return true

@@ -240,6 +240,26 @@ const (
 	ReasonEngineMismatch      Reason = "EngineMismatch"
 )
 
+// Reasons of push environments.
+const (
+	ReasonEndpointReady        Reason = "EndpointReady"
+	ReasonEndpointNotChecked   Reason = "EndpointNotChecked"
+	ReasonEndpointUnreachable  Reason = "EndpointUnreachable"
+	ReasonEndpointUntrusted    Reason = "EndpointUntrusted"
+	ReasonEndpointUnauthorized Reason = "EndpointUnauthorized"
+	ReasonEndpointForbidden    Reason = "EndpointForbidden"
+	ReasonEndpointNotAPI       Reason = "EndpointNotKubernetes"
+	ReasonKubeconfigMissing    Reason = "KubeconfigMissing"
+	ReasonKubeconfigInvalid    Reason = "KubeconfigInvalid"
+	ReasonKubeconfigRefused    Reason = "KubeconfigUnsupported"
+	ReasonContextNotFound      Reason = "ContextNotFound"
+	ReasonNoEngineInstance     Reason = "NoEngineInstance"
+	ReasonInstanceDisconnected Reason = "EngineInstanceDisconnected"
+	ReasonEnvironmentUnknown   Reason = "EnvironmentNotDelivered"
+	ReasonOutsideEnvironment   Reason = "OutsideEnvironment"
+	ReasonDestinationChanged   Reason = "DestinationChanged"
+)
+
 // Reasons of Kubernetes resources.
 const (
 	ReasonAccepted            Reason = "Accepted"

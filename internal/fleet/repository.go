@@ -42,6 +42,9 @@ type CredentialKind string
 const (
 	CredentialHTTPS CredentialKind = "https" // user name and password or token
 	CredentialSSH   CredentialKind = "ssh"   // private key and known hosts
+	// CredentialKubernetes is the access to the cluster of a push environment. It is created, changed and deleted with the
+	// environment.
+	CredentialKubernetes CredentialKind = "kubernetes"
 )
 
 // Credential gives a tenant access to repositories. Its secret is write-only: no read returns it.

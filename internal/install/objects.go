@@ -87,8 +87,8 @@ func (o Options) rbac() []runtime.Object {
 
 // argoCDRBAC returns the permissions of an agent that has Argo CD apply: Applications and AppProjects in the namespace of
 // Argo CD, and what the agent keeps in its own namespace. It has no permission for the objects of deployments. It can read
-// no Secret of Argo CD, which holds credentials of clusters: if it delivers Git credentials, it may use its own Secrets, by
-// name. RBAC cannot limit the names of new objects.
+// no Secret of Argo CD, which holds credentials of clusters: if it delivers Git credentials, or serves push environments, it
+// may use its own Secrets, by name. RBAC cannot limit the names of new objects.
 func (o Options) argoCDRBAC() []runtime.Object {
 	objects := o.rolePair(o.AgentNamespace, agentName, o.ownRules())
 	rules := []rbacv1.PolicyRule{{
@@ -96,13 +96,17 @@ func (o Options) argoCDRBAC() []runtime.Object {
 		// RBAC cannot express "only with a label": the engine checks the label before each write.
 		Verbs: []string{"get", "list", "watch", "create", "update", "delete"},
 	}}
+	var secrets []string
 	if o.Agent.DeliverGitCredentials {
+		secrets = append(secrets, agentnames.RepositorySecretNames(o.AgentNamespace)...)
+	}
+	if o.Agent.Instance {
+		secrets = append(secrets, agentnames.ClusterSecretNames(o.AgentNamespace)...)
+	}
+	if len(secrets) > 0 {
 		rules = append(rules,
 			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"create"}},
-			rbacv1.PolicyRule{
-				APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "watch", "update", "delete"},
-				ResourceNames: agentnames.RepositorySecretNames(o.AgentNamespace),
-			})
+			rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"secrets"}, Verbs: []string{"get", "watch", "update", "delete"}, ResourceNames: secrets})
 	}
 	objects = append(objects, o.rolePair(o.Agent.EngineNamespace, o.AgentNamespace, rules)...)
 	// The UID of this namespace identifies the cluster.

@@ -50,6 +50,8 @@ type Welcome struct {
 	AcceptCapabilities bool
 	// AcceptApplications lets the agent send the Applications that it does not manage.
 	AcceptApplications bool
+	// AcceptEndpointChecks lets the agent report on the push environments that it serves.
+	AcceptEndpointChecks bool
 }
 
 // Proto returns the message for h, with valid values.
@@ -103,7 +105,8 @@ func (w Welcome) Proto() *agentv1.Welcome {
 		Session: string(w.Session), AgentId: string(w.AgentID), AgentName: w.AgentName, Tenant: w.Tenant,
 		LeaseMilliseconds: w.Lease.Milliseconds(), SendTargetStates: w.SendTargetStates, SendStatuses: w.SendStatuses,
 		SendCapabilities: w.SendCapabilities, AcceptCapabilities: w.AcceptCapabilities, AcceptApplications: w.AcceptApplications,
-		ServerVersion: w.ServerVersion, Config: &agentv1.AgentConfig{
+		AcceptEndpointChecks: w.AcceptEndpointChecks,
+		ServerVersion:        w.ServerVersion, Config: &agentv1.AgentConfig{
 			Scope: string(w.Scope), Namespaces: w.Namespaces, IncludeKinds: w.Kinds.Include, ExcludeKinds: w.Kinds.Exclude,
 		},
 	}
@@ -117,8 +120,9 @@ func ParseWelcome(m *agentv1.Welcome) (Welcome, error) {
 		AgentName: clean(m.GetAgentName(), maxWord), Tenant: clean(m.GetTenant(), maxWord),
 		Lease: time.Duration(m.GetLeaseMilliseconds()) * time.Millisecond, SendTargetStates: m.GetSendTargetStates(), SendStatuses: m.GetSendStatuses(),
 		SendCapabilities: m.GetSendCapabilities(), AcceptCapabilities: m.GetAcceptCapabilities(), AcceptApplications: m.GetAcceptApplications(),
-		ServerVersion: clean(m.GetServerVersion(), maxWord),
-		Scope:         fleet.Scope(m.GetConfig().GetScope()), Namespaces: m.GetConfig().GetNamespaces(),
+		AcceptEndpointChecks: m.GetAcceptEndpointChecks(),
+		ServerVersion:        clean(m.GetServerVersion(), maxWord),
+		Scope:                fleet.Scope(m.GetConfig().GetScope()), Namespaces: m.GetConfig().GetNamespaces(),
 		Kinds: fleet.NewKindFilter(m.GetConfig().GetIncludeKinds(), m.GetConfig().GetExcludeKinds()),
 	}
 	if err := checkID("session", m.GetSession()); err != nil {

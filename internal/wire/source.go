@@ -24,7 +24,7 @@ func sourceProto(s *fleet.EngineSource) *agentv1.Source {
 	out := &agentv1.Source{
 		RepoUrl: s.RepoURL, Path: s.Path, Kind: string(s.Kind), Unsupported: s.Unsupported, Namespaces: s.Namespaces, Kept: s.Kept, Objects: s.Objects,
 	}
-	out.CredentialWithheld = string(s.Withheld)
+	out.CredentialWithheld, out.Environment = string(s.Withheld), string(s.Environment)
 	if c := s.Credential; c != nil {
 		out.Credential = &agentv1.GitCredential{Kind: string(c.Kind), Username: c.Username, Secret: c.Secret.Reveal()}
 	}
@@ -54,6 +54,12 @@ func parseSource(m *agentv1.Source) (*fleet.EngineSource, error) {
 	s.Withheld = fleet.CredentialWithheld(cut(m.GetCredentialWithheld(), maxWord))
 	if c := m.GetCredential(); c != nil {
 		s.Credential = &fleet.GitCredential{Kind: fleet.CredentialKind(c.GetKind()), Username: c.GetUsername(), Secret: fleet.NewSecretText(c.GetSecret())}
+	}
+	if id := m.GetEnvironment(); id != "" {
+		if err := checkID("environment", id); err != nil {
+			return nil, err
+		}
+		s.Environment = fleet.EnvironmentID(id)
 	}
 	for _, set := range m.GetHelm().GetSet() {
 		s.Helm.Set = append(s.Helm.Set, fleet.HelmSet{Type: fleet.HelmSetType(set.GetType()), Expression: set.GetExpression()})

@@ -52,6 +52,16 @@ func (m *Memory) AgentCapable(_ context.Context, agent fleet.Agent, c fleet.Capa
 	return nil
 }
 
+// PushEnvironments implements gateway.Control.
+func (*Memory) PushEnvironments(context.Context, fleet.Agent) ([]fleet.PushEnvironment, error) {
+	return nil, nil
+}
+
+// EndpointsChecked implements gateway.Control.
+func (*Memory) EndpointsChecked(context.Context, fleet.Agent, []fleet.EnvironmentCheck) error {
+	return nil
+}
+
 // AgentApplications implements gateway.Control.
 func (*Memory) AgentApplications(context.Context, fleet.Agent, fleet.ForeignApplications) error {
 	return nil

@@ -78,7 +78,7 @@ type Client struct {
 	events              events
 	wake                wait.Signal // signals that the writer has something to send
 	capabilitiesChanged atomic.Bool // since they were last sent
-	applications        atomic.Pointer[fleet.ForeignApplications]
+	engineLists
 
 	reports sync.RWMutex  // locked for writing while agent changes, which drops the reports of the previous one
 	agent   fleet.AgentID // that the server has named; "" before it has
@@ -93,6 +93,12 @@ type Client struct {
 	snapshotComplete bool              // the server has sent everything that differed at the last Welcome
 	pending          int               // last value passed to Engine.Pending; -1 before the first
 	readiness        readiness
+}
+
+// engineLists are the newest lists of an engine with Argo CD; nil before the first.
+type engineLists struct {
+	applications atomic.Pointer[fleet.ForeignApplications]
+	checks       atomic.Pointer[[]fleet.EnvironmentCheck]
 }
 
 // readiness is whether a client is connected, and why not.

@@ -27,6 +27,8 @@ type connection struct {
 	sendStates   chan struct{}
 	capabilities sentCapabilities
 	applications sentApplications
+	checks       sentChecks
+	environments []fleet.PushEnvironment // of a list that is not complete; only the reader uses it
 	// lease starts the writer.
 	lease chan time.Duration
 	// fetchSlots bounds the number of concurrent downloads.

@@ -52,7 +52,7 @@ func (n *connection) handleWelcome(ctx context.Context, m *agentv1.Welcome) erro
 	n.log.Info("connected", obs.KeySession, string(w.Session), "serverVersion", w.ServerVersion, "standby", n.cfg.Standby)
 	// Set before the writer starts, which uses them.
 	n.capabilities.requested, n.capabilities.updates = w.SendCapabilities, w.AcceptCapabilities
-	n.applications.accepted = w.AcceptApplications
+	n.applications.accepted, n.checks.accepted = w.AcceptApplications, w.AcceptEndpointChecks
 	if n.cfg.Standby {
 		if n.cfg.Welcomed != nil {
 			_, _, _ = n.cfg.Welcomed(ctx, w)
@@ -98,6 +98,9 @@ func (n *connection) handleFrame(ctx context.Context, frame *agentv1.ConnectResp
 	case *agentv1.ConnectResponse_Desired:
 		count.WithLabelValues("in", "desired").Inc()
 		return n.handleDesired(ctx, f.Desired)
+	case *agentv1.ConnectResponse_PushEnvironments:
+		count.WithLabelValues("in", "push_environments").Inc()
+		return n.handleEnvironments(f.PushEnvironments)
 	case *agentv1.ConnectResponse_StatusStored:
 		count.WithLabelValues("in", "status_stored").Inc()
 		n.forget(n.statuses.confirm(f.StatusStored.GetCount()))

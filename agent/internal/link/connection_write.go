@@ -58,6 +58,9 @@ func (n *connection) writeOnce() (sent bool, err error) {
 	if l := n.nextApplications(); l != nil {
 		return true, n.send("applications", &agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Applications{Applications: wire.ApplicationsProto(*l)}})
 	}
+	if l := n.nextChecks(); l != nil {
+		return true, n.send("endpoint_checks", &agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_EndpointChecks{EndpointChecks: wire.EndpointChecksProto(*l)}})
+	}
 	if batch := n.events.next(); len(batch) > 0 {
 		return true, n.send("events", &agentv1.ConnectRequest{Frame: &agentv1.ConnectRequest_Events{Events: wire.EventsProto(batch)}})
 	}

@@ -24,6 +24,9 @@
 //	then, in any order, until the stream ends
 //	Status, Events, Heartbeat          ──▶
 //	Capabilities                       ──▶                                           when they change
+//	                                   ◀──       PushEnvironments                    before the first Desired, and
+//	                                                                                 when they change
+//	EndpointChecks                     ──▶                                           when a result changes
 //	                                   ◀──       Desired, StatusStored
 //	                                   ◀──       NewToken                            when the token is rotated
 //	TokenStored                        ──▶                                           then the agent reconnects
@@ -72,6 +75,7 @@ type ConnectRequest struct {
 	//	*ConnectRequest_TokenStored
 	//	*ConnectRequest_Capabilities
 	//	*ConnectRequest_Applications
+	//	*ConnectRequest_EndpointChecks
 	Frame         isConnectRequest_Frame `protobuf_oneof:"frame"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -186,6 +190,15 @@ func (x *ConnectRequest) GetApplications() *Applications {
 	return nil
 }
 
+func (x *ConnectRequest) GetEndpointChecks() *EndpointChecks {
+	if x != nil {
+		if x, ok := x.Frame.(*ConnectRequest_EndpointChecks); ok {
+			return x.EndpointChecks
+		}
+	}
+	return nil
+}
+
 type isConnectRequest_Frame interface {
 	isConnectRequest_Frame()
 }
@@ -222,6 +235,10 @@ type ConnectRequest_Applications struct {
 	Applications *Applications `protobuf:"bytes,8,opt,name=applications,proto3,oneof"`
 }
 
+type ConnectRequest_EndpointChecks struct {
+	EndpointChecks *EndpointChecks `protobuf:"bytes,40,opt,name=endpoint_checks,json=endpointChecks,proto3,oneof"`
+}
+
 func (*ConnectRequest_Hello) isConnectRequest_Frame() {}
 
 func (*ConnectRequest_TargetStates) isConnectRequest_Frame() {}
@@ -238,6 +255,8 @@ func (*ConnectRequest_Capabilities) isConnectRequest_Frame() {}
 
 func (*ConnectRequest_Applications) isConnectRequest_Frame() {}
 
+func (*ConnectRequest_EndpointChecks) isConnectRequest_Frame() {}
+
 type ConnectResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Frame:
@@ -248,6 +267,7 @@ type ConnectResponse struct {
 	//	*ConnectResponse_StatusStored
 	//	*ConnectResponse_Goodbye
 	//	*ConnectResponse_NewToken
+	//	*ConnectResponse_PushEnvironments
 	Frame         isConnectResponse_Frame `protobuf_oneof:"frame"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -344,6 +364,15 @@ func (x *ConnectResponse) GetNewToken() *NewToken {
 	return nil
 }
 
+func (x *ConnectResponse) GetPushEnvironments() *PushEnvironments {
+	if x != nil {
+		if x, ok := x.Frame.(*ConnectResponse_PushEnvironments); ok {
+			return x.PushEnvironments
+		}
+	}
+	return nil
+}
+
 type isConnectResponse_Frame interface {
 	isConnectResponse_Frame()
 }
@@ -372,6 +401,10 @@ type ConnectResponse_NewToken struct {
 	NewToken *NewToken `protobuf:"bytes,6,opt,name=new_token,json=newToken,proto3,oneof"`
 }
 
+type ConnectResponse_PushEnvironments struct {
+	PushEnvironments *PushEnvironments `protobuf:"bytes,40,opt,name=push_environments,json=pushEnvironments,proto3,oneof"`
+}
+
 func (*ConnectResponse_Welcome) isConnectResponse_Frame() {}
 
 func (*ConnectResponse_Desired) isConnectResponse_Frame() {}
@@ -383,6 +416,8 @@ func (*ConnectResponse_StatusStored) isConnectResponse_Frame() {}
 func (*ConnectResponse_Goodbye) isConnectResponse_Frame() {}
 
 func (*ConnectResponse_NewToken) isConnectResponse_Frame() {}
+
+func (*ConnectResponse_PushEnvironments) isConnectResponse_Frame() {}
 
 // Hello is the first frame of a replica. It is sent once.
 type Hello struct {
@@ -879,8 +914,10 @@ type Welcome struct {
 	AcceptCapabilities bool `protobuf:"varint,11,opt,name=accept_capabilities,json=acceptCapabilities,proto3" json:"accept_capabilities,omitempty"`
 	// The agent may send Applications on this stream.
 	AcceptApplications bool `protobuf:"varint,12,opt,name=accept_applications,json=acceptApplications,proto3" json:"accept_applications,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// The agent may send EndpointChecks on this stream.
+	AcceptEndpointChecks bool `protobuf:"varint,40,opt,name=accept_endpoint_checks,json=acceptEndpointChecks,proto3" json:"accept_endpoint_checks,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *Welcome) Reset() {
@@ -993,6 +1030,13 @@ func (x *Welcome) GetAcceptCapabilities() bool {
 func (x *Welcome) GetAcceptApplications() bool {
 	if x != nil {
 		return x.AcceptApplications
+	}
+	return false
+}
+
+func (x *Welcome) GetAcceptEndpointChecks() bool {
+	if x != nil {
+		return x.AcceptEndpointChecks
 	}
 	return false
 }
@@ -1248,8 +1292,10 @@ type Source struct {
 	Credential *GitCredential `protobuf:"bytes,9,opt,name=credential,proto3" json:"credential,omitempty"`
 	// Why the agent does not get the credential that the repository has: "NotEnabled" or "OtherTenant"; otherwise empty.
 	CredentialWithheld string `protobuf:"bytes,10,opt,name=credential_withheld,json=credentialWithheld,proto3" json:"credential_withheld,omitempty"`
-	unknownFields      protoimpl.UnknownFields
-	sizeCache          protoimpl.SizeCache
+	// The push environment that the objects are applied to, see PushEnvironments; empty for the cluster of the agent.
+	Environment   string `protobuf:"bytes,40,opt,name=environment,proto3" json:"environment,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Source) Reset() {
@@ -1352,6 +1398,378 @@ func (x *Source) GetCredentialWithheld() string {
 	return ""
 }
 
+func (x *Source) GetEnvironment() string {
+	if x != nil {
+		return x.Environment
+	}
+	return ""
+}
+
+// PushEnvironments lists the push environments that the agent serves. The frames up to the first one without "more"
+// are one list, which replaces the last one. An environment that is not listed any more is not used for new writes;
+// nothing is deleted in its cluster.
+type PushEnvironments struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Items []*PushEnvironment     `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
+	// More frames of the same list follow.
+	More          bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PushEnvironments) Reset() {
+	*x = PushEnvironments{}
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PushEnvironments) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PushEnvironments) ProtoMessage() {}
+
+func (x *PushEnvironments) ProtoReflect() protoreflect.Message {
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PushEnvironments.ProtoReflect.Descriptor instead.
+func (*PushEnvironments) Descriptor() ([]byte, []int) {
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *PushEnvironments) GetItems() []*PushEnvironment {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+func (x *PushEnvironments) GetMore() bool {
+	if x != nil {
+		return x.More
+	}
+	return false
+}
+
+// PushEnvironment is a cluster that the Argo CD of the agent applies to.
+type PushEnvironment struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Name of the tenant that owns it.
+	Tenant string `protobuf:"bytes,3,opt,name=tenant,proto3" json:"tenant,omitempty"`
+	// URL of the API server.
+	ApiUrl string `protobuf:"bytes,4,opt,name=api_url,json=apiUrl,proto3" json:"api_url,omitempty"`
+	// Namespaces that may be used; empty means all.
+	Namespaces []string `protobuf:"bytes,5,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
+	// Cluster-scoped objects may be used although namespaces are listed.
+	ClusterResources bool               `protobuf:"varint,6,opt,name=cluster_resources,json=clusterResources,proto3" json:"cluster_resources,omitempty"`
+	Credential       *ClusterCredential `protobuf:"bytes,7,opt,name=credential,proto3" json:"credential,omitempty"`
+	// Identifies this content. EndpointCheck has the same revision.
+	Revision      string `protobuf:"bytes,8,opt,name=revision,proto3" json:"revision,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PushEnvironment) Reset() {
+	*x = PushEnvironment{}
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PushEnvironment) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PushEnvironment) ProtoMessage() {}
+
+func (x *PushEnvironment) ProtoReflect() protoreflect.Message {
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PushEnvironment.ProtoReflect.Descriptor instead.
+func (*PushEnvironment) Descriptor() ([]byte, []int) {
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *PushEnvironment) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *PushEnvironment) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PushEnvironment) GetTenant() string {
+	if x != nil {
+		return x.Tenant
+	}
+	return ""
+}
+
+func (x *PushEnvironment) GetApiUrl() string {
+	if x != nil {
+		return x.ApiUrl
+	}
+	return ""
+}
+
+func (x *PushEnvironment) GetNamespaces() []string {
+	if x != nil {
+		return x.Namespaces
+	}
+	return nil
+}
+
+func (x *PushEnvironment) GetClusterResources() bool {
+	if x != nil {
+		return x.ClusterResources
+	}
+	return false
+}
+
+func (x *PushEnvironment) GetCredential() *ClusterCredential {
+	if x != nil {
+		return x.Credential
+	}
+	return nil
+}
+
+func (x *PushEnvironment) GetRevision() string {
+	if x != nil {
+		return x.Revision
+	}
+	return ""
+}
+
+// ClusterCredential is the access to a cluster. It is never logged.
+type ClusterCredential struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// PEM certificates of the authorities that may sign the certificate of the API server; empty means those of the system.
+	Ca string `protobuf:"bytes,1,opt,name=ca,proto3" json:"ca,omitempty"`
+	// Name in the certificate of the API server; empty means the host of the URL.
+	ServerName string `protobuf:"bytes,2,opt,name=server_name,json=serverName,proto3" json:"server_name,omitempty"`
+	Token      string `protobuf:"bytes,3,opt,name=token,proto3" json:"token,omitempty"`
+	// PEM client certificate and its key.
+	Certificate   string `protobuf:"bytes,4,opt,name=certificate,proto3" json:"certificate,omitempty"`
+	Key           string `protobuf:"bytes,5,opt,name=key,proto3" json:"key,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ClusterCredential) Reset() {
+	*x = ClusterCredential{}
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ClusterCredential) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ClusterCredential) ProtoMessage() {}
+
+func (x *ClusterCredential) ProtoReflect() protoreflect.Message {
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ClusterCredential.ProtoReflect.Descriptor instead.
+func (*ClusterCredential) Descriptor() ([]byte, []int) {
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ClusterCredential) GetCa() string {
+	if x != nil {
+		return x.Ca
+	}
+	return ""
+}
+
+func (x *ClusterCredential) GetServerName() string {
+	if x != nil {
+		return x.ServerName
+	}
+	return ""
+}
+
+func (x *ClusterCredential) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *ClusterCredential) GetCertificate() string {
+	if x != nil {
+		return x.Certificate
+	}
+	return ""
+}
+
+func (x *ClusterCredential) GetKey() string {
+	if x != nil {
+		return x.Key
+	}
+	return ""
+}
+
+// EndpointChecks has the newest result for each push environment. Each frame replaces the list.
+type EndpointChecks struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Items         []*EndpointCheck       `protobuf:"bytes,1,rep,name=items,proto3" json:"items,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndpointChecks) Reset() {
+	*x = EndpointChecks{}
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndpointChecks) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndpointChecks) ProtoMessage() {}
+
+func (x *EndpointChecks) ProtoReflect() protoreflect.Message {
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndpointChecks.ProtoReflect.Descriptor instead.
+func (*EndpointChecks) Descriptor() ([]byte, []int) {
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *EndpointChecks) GetItems() []*EndpointCheck {
+	if x != nil {
+		return x.Items
+	}
+	return nil
+}
+
+type EndpointCheck struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// ID of the environment.
+	Environment string `protobuf:"bytes,1,opt,name=environment,proto3" json:"environment,omitempty"`
+	Revision    string `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// "EndpointReady", or why the cluster cannot be used.
+	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	Message       string                 `protobuf:"bytes,4,opt,name=message,proto3" json:"message,omitempty"`
+	AsOf          *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=as_of,json=asOf,proto3" json:"as_of,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndpointCheck) Reset() {
+	*x = EndpointCheck{}
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndpointCheck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndpointCheck) ProtoMessage() {}
+
+func (x *EndpointCheck) ProtoReflect() protoreflect.Message {
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndpointCheck.ProtoReflect.Descriptor instead.
+func (*EndpointCheck) Descriptor() ([]byte, []int) {
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *EndpointCheck) GetEnvironment() string {
+	if x != nil {
+		return x.Environment
+	}
+	return ""
+}
+
+func (x *EndpointCheck) GetRevision() string {
+	if x != nil {
+		return x.Revision
+	}
+	return ""
+}
+
+func (x *EndpointCheck) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *EndpointCheck) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
+func (x *EndpointCheck) GetAsOf() *timestamppb.Timestamp {
+	if x != nil {
+		return x.AsOf
+	}
+	return nil
+}
+
 // GitCredential is the secret with which Argo CD reads a repository. It is never logged.
 type GitCredential struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1366,7 +1784,7 @@ type GitCredential struct {
 
 func (x *GitCredential) Reset() {
 	*x = GitCredential{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[12]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1378,7 +1796,7 @@ func (x *GitCredential) String() string {
 func (*GitCredential) ProtoMessage() {}
 
 func (x *GitCredential) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[12]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1391,7 +1809,7 @@ func (x *GitCredential) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GitCredential.ProtoReflect.Descriptor instead.
 func (*GitCredential) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{12}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GitCredential) GetKind() string {
@@ -1429,7 +1847,7 @@ type Helm struct {
 
 func (x *Helm) Reset() {
 	*x = Helm{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[13]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1441,7 +1859,7 @@ func (x *Helm) String() string {
 func (*Helm) ProtoMessage() {}
 
 func (x *Helm) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[13]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1454,7 +1872,7 @@ func (x *Helm) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Helm.ProtoReflect.Descriptor instead.
 func (*Helm) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{13}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Helm) GetReleaseName() string {
@@ -1504,7 +1922,7 @@ type HelmSet struct {
 
 func (x *HelmSet) Reset() {
 	*x = HelmSet{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[14]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1516,7 +1934,7 @@ func (x *HelmSet) String() string {
 func (*HelmSet) ProtoMessage() {}
 
 func (x *HelmSet) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[14]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1529,7 +1947,7 @@ func (x *HelmSet) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HelmSet.ProtoReflect.Descriptor instead.
 func (*HelmSet) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{14}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *HelmSet) GetType() string {
@@ -1562,7 +1980,7 @@ type HandOver struct {
 
 func (x *HandOver) Reset() {
 	*x = HandOver{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[15]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1574,7 +1992,7 @@ func (x *HandOver) String() string {
 func (*HandOver) ProtoMessage() {}
 
 func (x *HandOver) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[15]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1587,7 +2005,7 @@ func (x *HandOver) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HandOver.ProtoReflect.Descriptor instead.
 func (*HandOver) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{15}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *HandOver) GetReason() string {
@@ -1656,7 +2074,7 @@ type Policy struct {
 
 func (x *Policy) Reset() {
 	*x = Policy{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[16]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1668,7 +2086,7 @@ func (x *Policy) String() string {
 func (*Policy) ProtoMessage() {}
 
 func (x *Policy) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[16]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1681,7 +2099,7 @@ func (x *Policy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Policy.ProtoReflect.Descriptor instead.
 func (*Policy) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{16}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Policy) GetNamespace() string {
@@ -1837,7 +2255,7 @@ type Limits struct {
 
 func (x *Limits) Reset() {
 	*x = Limits{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[17]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1849,7 +2267,7 @@ func (x *Limits) String() string {
 func (*Limits) ProtoMessage() {}
 
 func (x *Limits) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[17]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1862,7 +2280,7 @@ func (x *Limits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Limits.ProtoReflect.Descriptor instead.
 func (*Limits) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{17}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Limits) GetNamespaces() []string {
@@ -1888,7 +2306,7 @@ type SnapshotComplete struct {
 
 func (x *SnapshotComplete) Reset() {
 	*x = SnapshotComplete{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[18]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1900,7 +2318,7 @@ func (x *SnapshotComplete) String() string {
 func (*SnapshotComplete) ProtoMessage() {}
 
 func (x *SnapshotComplete) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[18]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1913,7 +2331,7 @@ func (x *SnapshotComplete) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SnapshotComplete.ProtoReflect.Descriptor instead.
 func (*SnapshotComplete) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{18}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{23}
 }
 
 // StatusStored means that the server has stored the first count Status frames of this stream, or newer ones
@@ -1929,7 +2347,7 @@ type StatusStored struct {
 
 func (x *StatusStored) Reset() {
 	*x = StatusStored{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[19]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1941,7 +2359,7 @@ func (x *StatusStored) String() string {
 func (*StatusStored) ProtoMessage() {}
 
 func (x *StatusStored) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[19]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1954,7 +2372,7 @@ func (x *StatusStored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StatusStored.ProtoReflect.Descriptor instead.
 func (*StatusStored) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{19}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *StatusStored) GetCount() int64 {
@@ -1977,7 +2395,7 @@ type Goodbye struct {
 
 func (x *Goodbye) Reset() {
 	*x = Goodbye{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[20]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1989,7 +2407,7 @@ func (x *Goodbye) String() string {
 func (*Goodbye) ProtoMessage() {}
 
 func (x *Goodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[20]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2002,7 +2420,7 @@ func (x *Goodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Goodbye.ProtoReflect.Descriptor instead.
 func (*Goodbye) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{20}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Goodbye) GetReason() string {
@@ -2032,7 +2450,7 @@ type NewToken struct {
 
 func (x *NewToken) Reset() {
 	*x = NewToken{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[21]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2044,7 +2462,7 @@ func (x *NewToken) String() string {
 func (*NewToken) ProtoMessage() {}
 
 func (x *NewToken) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[21]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2057,7 +2475,7 @@ func (x *NewToken) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NewToken.ProtoReflect.Descriptor instead.
 func (*NewToken) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{21}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *NewToken) GetOperation() string {
@@ -2087,7 +2505,7 @@ type TokenStored struct {
 
 func (x *TokenStored) Reset() {
 	*x = TokenStored{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[22]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2099,7 +2517,7 @@ func (x *TokenStored) String() string {
 func (*TokenStored) ProtoMessage() {}
 
 func (x *TokenStored) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[22]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2112,7 +2530,7 @@ func (x *TokenStored) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenStored.ProtoReflect.Descriptor instead.
 func (*TokenStored) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{22}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TokenStored) GetOperation() string {
@@ -2154,7 +2572,7 @@ type Status struct {
 
 func (x *Status) Reset() {
 	*x = Status{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[23]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2166,7 +2584,7 @@ func (x *Status) String() string {
 func (*Status) ProtoMessage() {}
 
 func (x *Status) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[23]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2179,7 +2597,7 @@ func (x *Status) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Status.ProtoReflect.Descriptor instead.
 func (*Status) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{23}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Status) GetTarget() string {
@@ -2279,7 +2697,7 @@ type ObjectRef struct {
 
 func (x *ObjectRef) Reset() {
 	*x = ObjectRef{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[24]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2291,7 +2709,7 @@ func (x *ObjectRef) String() string {
 func (*ObjectRef) ProtoMessage() {}
 
 func (x *ObjectRef) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[24]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2304,7 +2722,7 @@ func (x *ObjectRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectRef.ProtoReflect.Descriptor instead.
 func (*ObjectRef) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{24}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ObjectRef) GetGroup() string {
@@ -2356,7 +2774,7 @@ type ObjectStatus struct {
 
 func (x *ObjectStatus) Reset() {
 	*x = ObjectStatus{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[25]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2368,7 +2786,7 @@ func (x *ObjectStatus) String() string {
 func (*ObjectStatus) ProtoMessage() {}
 
 func (x *ObjectStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[25]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2381,7 +2799,7 @@ func (x *ObjectStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ObjectStatus.ProtoReflect.Descriptor instead.
 func (*ObjectStatus) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{25}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ObjectStatus) GetRef() *ObjectRef {
@@ -2428,7 +2846,7 @@ type Events struct {
 
 func (x *Events) Reset() {
 	*x = Events{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[26]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2440,7 +2858,7 @@ func (x *Events) String() string {
 func (*Events) ProtoMessage() {}
 
 func (x *Events) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[26]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2453,7 +2871,7 @@ func (x *Events) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Events.ProtoReflect.Descriptor instead.
 func (*Events) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{26}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Events) GetEvents() []*Event {
@@ -2479,7 +2897,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[27]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2491,7 +2909,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[27]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2504,7 +2922,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{27}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Event) GetAt() *timestamppb.Timestamp {
@@ -2557,7 +2975,7 @@ type Heartbeat struct {
 
 func (x *Heartbeat) Reset() {
 	*x = Heartbeat{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[28]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2569,7 +2987,7 @@ func (x *Heartbeat) String() string {
 func (*Heartbeat) ProtoMessage() {}
 
 func (x *Heartbeat) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[28]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2582,7 +3000,7 @@ func (x *Heartbeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Heartbeat.ProtoReflect.Descriptor instead.
 func (*Heartbeat) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{28}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{33}
 }
 
 type FetchBundleRequest struct {
@@ -2596,7 +3014,7 @@ type FetchBundleRequest struct {
 
 func (x *FetchBundleRequest) Reset() {
 	*x = FetchBundleRequest{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[29]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2608,7 +3026,7 @@ func (x *FetchBundleRequest) String() string {
 func (*FetchBundleRequest) ProtoMessage() {}
 
 func (x *FetchBundleRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[29]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2621,7 +3039,7 @@ func (x *FetchBundleRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBundleRequest.ProtoReflect.Descriptor instead.
 func (*FetchBundleRequest) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{29}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *FetchBundleRequest) GetDigest() string {
@@ -2649,7 +3067,7 @@ type FetchBundleResponse struct {
 
 func (x *FetchBundleResponse) Reset() {
 	*x = FetchBundleResponse{}
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[30]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2661,7 +3079,7 @@ func (x *FetchBundleResponse) String() string {
 func (*FetchBundleResponse) ProtoMessage() {}
 
 func (x *FetchBundleResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_kedge_agent_v1_agent_proto_msgTypes[30]
+	mi := &file_kedge_agent_v1_agent_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2674,7 +3092,7 @@ func (x *FetchBundleResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchBundleResponse.ProtoReflect.Descriptor instead.
 func (*FetchBundleResponse) Descriptor() ([]byte, []int) {
-	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{30}
+	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *FetchBundleResponse) GetChunk() []byte {
@@ -2695,7 +3113,7 @@ var File_kedge_agent_v1_agent_proto protoreflect.FileDescriptor
 
 const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x1akedge/agent/v1/agent.proto\x12\x0ekedge.agent.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf6\x03\n" +
+	"\x1akedge/agent/v1/agent.proto\x12\x0ekedge.agent.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc1\x04\n" +
 	"\x0eConnectRequest\x12-\n" +
 	"\x05hello\x18\x01 \x01(\v2\x15.kedge.agent.v1.HelloH\x00R\x05hello\x12C\n" +
 	"\rtarget_states\x18\x02 \x01(\v2\x1c.kedge.agent.v1.TargetStatesH\x00R\ftargetStates\x120\n" +
@@ -2704,15 +3122,17 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\theartbeat\x18\x05 \x01(\v2\x19.kedge.agent.v1.HeartbeatH\x00R\theartbeat\x12@\n" +
 	"\ftoken_stored\x18\x06 \x01(\v2\x1b.kedge.agent.v1.TokenStoredH\x00R\vtokenStored\x12B\n" +
 	"\fcapabilities\x18\a \x01(\v2\x1c.kedge.agent.v1.CapabilitiesH\x00R\fcapabilities\x12B\n" +
-	"\fapplications\x18\b \x01(\v2\x1c.kedge.agent.v1.ApplicationsH\x00R\fapplicationsB\a\n" +
-	"\x05frame\"\x88\x03\n" +
+	"\fapplications\x18\b \x01(\v2\x1c.kedge.agent.v1.ApplicationsH\x00R\fapplications\x12I\n" +
+	"\x0fendpoint_checks\x18( \x01(\v2\x1e.kedge.agent.v1.EndpointChecksH\x00R\x0eendpointChecksB\a\n" +
+	"\x05frame\"\xd9\x03\n" +
 	"\x0fConnectResponse\x123\n" +
 	"\awelcome\x18\x01 \x01(\v2\x17.kedge.agent.v1.WelcomeH\x00R\awelcome\x123\n" +
 	"\adesired\x18\x02 \x01(\v2\x17.kedge.agent.v1.DesiredH\x00R\adesired\x12O\n" +
 	"\x11snapshot_complete\x18\x03 \x01(\v2 .kedge.agent.v1.SnapshotCompleteH\x00R\x10snapshotComplete\x12C\n" +
 	"\rstatus_stored\x18\x04 \x01(\v2\x1c.kedge.agent.v1.StatusStoredH\x00R\fstatusStored\x123\n" +
 	"\agoodbye\x18\x05 \x01(\v2\x17.kedge.agent.v1.GoodbyeH\x00R\agoodbye\x127\n" +
-	"\tnew_token\x18\x06 \x01(\v2\x18.kedge.agent.v1.NewTokenH\x00R\bnewTokenB\a\n" +
+	"\tnew_token\x18\x06 \x01(\v2\x18.kedge.agent.v1.NewTokenH\x00R\bnewToken\x12O\n" +
+	"\x11push_environments\x18( \x01(\v2 .kedge.agent.v1.PushEnvironmentsH\x00R\x10pushEnvironmentsB\a\n" +
 	"\x05frame\"\xb1\x03\n" +
 	"\x05Hello\x12#\n" +
 	"\ragent_version\x18\x01 \x01(\tR\fagentVersion\x12!\n" +
@@ -2754,7 +3174,7 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\x03 \x01(\x03R\n" +
 	"generation\x12\x16\n" +
-	"\x06digest\x18\x04 \x01(\tR\x06digest\"\xe2\x03\n" +
+	"\x06digest\x18\x04 \x01(\tR\x06digest\"\x98\x04\n" +
 	"\aWelcome\x12\x18\n" +
 	"\asession\x18\x01 \x01(\tR\asession\x12\x19\n" +
 	"\bagent_id\x18\x02 \x01(\tR\aagentId\x12\x1d\n" +
@@ -2769,7 +3189,8 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\x11send_capabilities\x18\n" +
 	" \x01(\bR\x10sendCapabilities\x12/\n" +
 	"\x13accept_capabilities\x18\v \x01(\bR\x12acceptCapabilities\x12/\n" +
-	"\x13accept_applications\x18\f \x01(\bR\x12acceptApplications\"\x8d\x01\n" +
+	"\x13accept_applications\x18\f \x01(\bR\x12acceptApplications\x124\n" +
+	"\x16accept_endpoint_checks\x18( \x01(\bR\x14acceptEndpointChecks\"\x8d\x01\n" +
 	"\vAgentConfig\x12\x14\n" +
 	"\x05scope\x18\x01 \x01(\tR\x05scope\x12\x1e\n" +
 	"\n" +
@@ -2796,7 +3217,7 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\bdetached\x18\v \x01(\bR\bdetached\x127\n" +
 	"\n" +
 	"hand_overs\x18\f \x03(\v2\x18.kedge.agent.v1.HandOverR\thandOvers\x12.\n" +
-	"\x06source\x18\r \x01(\v2\x16.kedge.agent.v1.SourceR\x06source\"\xd5\x02\n" +
+	"\x06source\x18\r \x01(\v2\x16.kedge.agent.v1.SourceR\x06source\"\xf7\x02\n" +
 	"\x06Source\x12\x19\n" +
 	"\brepo_url\x18\x01 \x01(\tR\arepoUrl\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x12\n" +
@@ -2812,7 +3233,39 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"credential\x18\t \x01(\v2\x1d.kedge.agent.v1.GitCredentialR\n" +
 	"credential\x12/\n" +
 	"\x13credential_withheld\x18\n" +
-	" \x01(\tR\x12credentialWithheld\"W\n" +
+	" \x01(\tR\x12credentialWithheld\x12 \n" +
+	"\venvironment\x18( \x01(\tR\venvironment\"]\n" +
+	"\x10PushEnvironments\x125\n" +
+	"\x05items\x18\x01 \x03(\v2\x1f.kedge.agent.v1.PushEnvironmentR\x05items\x12\x12\n" +
+	"\x04more\x18\x02 \x01(\bR\x04more\"\x92\x02\n" +
+	"\x0fPushEnvironment\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
+	"\x06tenant\x18\x03 \x01(\tR\x06tenant\x12\x17\n" +
+	"\aapi_url\x18\x04 \x01(\tR\x06apiUrl\x12\x1e\n" +
+	"\n" +
+	"namespaces\x18\x05 \x03(\tR\n" +
+	"namespaces\x12+\n" +
+	"\x11cluster_resources\x18\x06 \x01(\bR\x10clusterResources\x12A\n" +
+	"\n" +
+	"credential\x18\a \x01(\v2!.kedge.agent.v1.ClusterCredentialR\n" +
+	"credential\x12\x1a\n" +
+	"\brevision\x18\b \x01(\tR\brevision\"\x8e\x01\n" +
+	"\x11ClusterCredential\x12\x0e\n" +
+	"\x02ca\x18\x01 \x01(\tR\x02ca\x12\x1f\n" +
+	"\vserver_name\x18\x02 \x01(\tR\n" +
+	"serverName\x12\x14\n" +
+	"\x05token\x18\x03 \x01(\tR\x05token\x12 \n" +
+	"\vcertificate\x18\x04 \x01(\tR\vcertificate\x12\x10\n" +
+	"\x03key\x18\x05 \x01(\tR\x03key\"E\n" +
+	"\x0eEndpointChecks\x123\n" +
+	"\x05items\x18\x01 \x03(\v2\x1d.kedge.agent.v1.EndpointCheckR\x05items\"\xb0\x01\n" +
+	"\rEndpointCheck\x12 \n" +
+	"\venvironment\x18\x01 \x01(\tR\venvironment\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\tR\brevision\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x18\n" +
+	"\amessage\x18\x04 \x01(\tR\amessage\x12/\n" +
+	"\x05as_of\x18\x05 \x01(\v2\x1a.google.protobuf.TimestampR\x04asOf\"W\n" +
 	"\rGitCredential\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x1a\n" +
 	"\busername\x18\x02 \x01(\tR\busername\x12\x16\n" +
@@ -2935,7 +3388,7 @@ func file_kedge_agent_v1_agent_proto_rawDescGZIP() []byte {
 	return file_kedge_agent_v1_agent_proto_rawDescData
 }
 
-var file_kedge_agent_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_kedge_agent_v1_agent_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_kedge_agent_v1_agent_proto_goTypes = []any{
 	(*ConnectRequest)(nil),        // 0: kedge.agent.v1.ConnectRequest
 	(*ConnectResponse)(nil),       // 1: kedge.agent.v1.ConnectResponse
@@ -2949,69 +3402,80 @@ var file_kedge_agent_v1_agent_proto_goTypes = []any{
 	(*AgentConfig)(nil),           // 9: kedge.agent.v1.AgentConfig
 	(*Desired)(nil),               // 10: kedge.agent.v1.Desired
 	(*Source)(nil),                // 11: kedge.agent.v1.Source
-	(*GitCredential)(nil),         // 12: kedge.agent.v1.GitCredential
-	(*Helm)(nil),                  // 13: kedge.agent.v1.Helm
-	(*HelmSet)(nil),               // 14: kedge.agent.v1.HelmSet
-	(*HandOver)(nil),              // 15: kedge.agent.v1.HandOver
-	(*Policy)(nil),                // 16: kedge.agent.v1.Policy
-	(*Limits)(nil),                // 17: kedge.agent.v1.Limits
-	(*SnapshotComplete)(nil),      // 18: kedge.agent.v1.SnapshotComplete
-	(*StatusStored)(nil),          // 19: kedge.agent.v1.StatusStored
-	(*Goodbye)(nil),               // 20: kedge.agent.v1.Goodbye
-	(*NewToken)(nil),              // 21: kedge.agent.v1.NewToken
-	(*TokenStored)(nil),           // 22: kedge.agent.v1.TokenStored
-	(*Status)(nil),                // 23: kedge.agent.v1.Status
-	(*ObjectRef)(nil),             // 24: kedge.agent.v1.ObjectRef
-	(*ObjectStatus)(nil),          // 25: kedge.agent.v1.ObjectStatus
-	(*Events)(nil),                // 26: kedge.agent.v1.Events
-	(*Event)(nil),                 // 27: kedge.agent.v1.Event
-	(*Heartbeat)(nil),             // 28: kedge.agent.v1.Heartbeat
-	(*FetchBundleRequest)(nil),    // 29: kedge.agent.v1.FetchBundleRequest
-	(*FetchBundleResponse)(nil),   // 30: kedge.agent.v1.FetchBundleResponse
-	(*timestamppb.Timestamp)(nil), // 31: google.protobuf.Timestamp
+	(*PushEnvironments)(nil),      // 12: kedge.agent.v1.PushEnvironments
+	(*PushEnvironment)(nil),       // 13: kedge.agent.v1.PushEnvironment
+	(*ClusterCredential)(nil),     // 14: kedge.agent.v1.ClusterCredential
+	(*EndpointChecks)(nil),        // 15: kedge.agent.v1.EndpointChecks
+	(*EndpointCheck)(nil),         // 16: kedge.agent.v1.EndpointCheck
+	(*GitCredential)(nil),         // 17: kedge.agent.v1.GitCredential
+	(*Helm)(nil),                  // 18: kedge.agent.v1.Helm
+	(*HelmSet)(nil),               // 19: kedge.agent.v1.HelmSet
+	(*HandOver)(nil),              // 20: kedge.agent.v1.HandOver
+	(*Policy)(nil),                // 21: kedge.agent.v1.Policy
+	(*Limits)(nil),                // 22: kedge.agent.v1.Limits
+	(*SnapshotComplete)(nil),      // 23: kedge.agent.v1.SnapshotComplete
+	(*StatusStored)(nil),          // 24: kedge.agent.v1.StatusStored
+	(*Goodbye)(nil),               // 25: kedge.agent.v1.Goodbye
+	(*NewToken)(nil),              // 26: kedge.agent.v1.NewToken
+	(*TokenStored)(nil),           // 27: kedge.agent.v1.TokenStored
+	(*Status)(nil),                // 28: kedge.agent.v1.Status
+	(*ObjectRef)(nil),             // 29: kedge.agent.v1.ObjectRef
+	(*ObjectStatus)(nil),          // 30: kedge.agent.v1.ObjectStatus
+	(*Events)(nil),                // 31: kedge.agent.v1.Events
+	(*Event)(nil),                 // 32: kedge.agent.v1.Event
+	(*Heartbeat)(nil),             // 33: kedge.agent.v1.Heartbeat
+	(*FetchBundleRequest)(nil),    // 34: kedge.agent.v1.FetchBundleRequest
+	(*FetchBundleResponse)(nil),   // 35: kedge.agent.v1.FetchBundleResponse
+	(*timestamppb.Timestamp)(nil), // 36: google.protobuf.Timestamp
 }
 var file_kedge_agent_v1_agent_proto_depIdxs = []int32{
 	2,  // 0: kedge.agent.v1.ConnectRequest.hello:type_name -> kedge.agent.v1.Hello
 	6,  // 1: kedge.agent.v1.ConnectRequest.target_states:type_name -> kedge.agent.v1.TargetStates
-	23, // 2: kedge.agent.v1.ConnectRequest.status:type_name -> kedge.agent.v1.Status
-	26, // 3: kedge.agent.v1.ConnectRequest.events:type_name -> kedge.agent.v1.Events
-	28, // 4: kedge.agent.v1.ConnectRequest.heartbeat:type_name -> kedge.agent.v1.Heartbeat
-	22, // 5: kedge.agent.v1.ConnectRequest.token_stored:type_name -> kedge.agent.v1.TokenStored
+	28, // 2: kedge.agent.v1.ConnectRequest.status:type_name -> kedge.agent.v1.Status
+	31, // 3: kedge.agent.v1.ConnectRequest.events:type_name -> kedge.agent.v1.Events
+	33, // 4: kedge.agent.v1.ConnectRequest.heartbeat:type_name -> kedge.agent.v1.Heartbeat
+	27, // 5: kedge.agent.v1.ConnectRequest.token_stored:type_name -> kedge.agent.v1.TokenStored
 	3,  // 6: kedge.agent.v1.ConnectRequest.capabilities:type_name -> kedge.agent.v1.Capabilities
 	4,  // 7: kedge.agent.v1.ConnectRequest.applications:type_name -> kedge.agent.v1.Applications
-	8,  // 8: kedge.agent.v1.ConnectResponse.welcome:type_name -> kedge.agent.v1.Welcome
-	10, // 9: kedge.agent.v1.ConnectResponse.desired:type_name -> kedge.agent.v1.Desired
-	18, // 10: kedge.agent.v1.ConnectResponse.snapshot_complete:type_name -> kedge.agent.v1.SnapshotComplete
-	19, // 11: kedge.agent.v1.ConnectResponse.status_stored:type_name -> kedge.agent.v1.StatusStored
-	20, // 12: kedge.agent.v1.ConnectResponse.goodbye:type_name -> kedge.agent.v1.Goodbye
-	21, // 13: kedge.agent.v1.ConnectResponse.new_token:type_name -> kedge.agent.v1.NewToken
-	31, // 14: kedge.agent.v1.Hello.clock:type_name -> google.protobuf.Timestamp
-	6,  // 15: kedge.agent.v1.Hello.target_states:type_name -> kedge.agent.v1.TargetStates
-	5,  // 16: kedge.agent.v1.Applications.items:type_name -> kedge.agent.v1.Application
-	7,  // 17: kedge.agent.v1.TargetStates.targets:type_name -> kedge.agent.v1.TargetState
-	9,  // 18: kedge.agent.v1.Welcome.config:type_name -> kedge.agent.v1.AgentConfig
-	16, // 19: kedge.agent.v1.Desired.policy:type_name -> kedge.agent.v1.Policy
-	15, // 20: kedge.agent.v1.Desired.hand_overs:type_name -> kedge.agent.v1.HandOver
-	11, // 21: kedge.agent.v1.Desired.source:type_name -> kedge.agent.v1.Source
-	13, // 22: kedge.agent.v1.Source.helm:type_name -> kedge.agent.v1.Helm
-	12, // 23: kedge.agent.v1.Source.credential:type_name -> kedge.agent.v1.GitCredential
-	14, // 24: kedge.agent.v1.Helm.set:type_name -> kedge.agent.v1.HelmSet
-	17, // 25: kedge.agent.v1.Policy.limits:type_name -> kedge.agent.v1.Limits
-	31, // 26: kedge.agent.v1.Status.as_of:type_name -> google.protobuf.Timestamp
-	25, // 27: kedge.agent.v1.Status.objects:type_name -> kedge.agent.v1.ObjectStatus
-	24, // 28: kedge.agent.v1.Status.gone:type_name -> kedge.agent.v1.ObjectRef
-	24, // 29: kedge.agent.v1.ObjectStatus.ref:type_name -> kedge.agent.v1.ObjectRef
-	27, // 30: kedge.agent.v1.Events.events:type_name -> kedge.agent.v1.Event
-	31, // 31: kedge.agent.v1.Event.at:type_name -> google.protobuf.Timestamp
-	0,  // 32: kedge.agent.v1.AgentService.Connect:input_type -> kedge.agent.v1.ConnectRequest
-	29, // 33: kedge.agent.v1.AgentService.FetchBundle:input_type -> kedge.agent.v1.FetchBundleRequest
-	1,  // 34: kedge.agent.v1.AgentService.Connect:output_type -> kedge.agent.v1.ConnectResponse
-	30, // 35: kedge.agent.v1.AgentService.FetchBundle:output_type -> kedge.agent.v1.FetchBundleResponse
-	34, // [34:36] is the sub-list for method output_type
-	32, // [32:34] is the sub-list for method input_type
-	32, // [32:32] is the sub-list for extension type_name
-	32, // [32:32] is the sub-list for extension extendee
-	0,  // [0:32] is the sub-list for field type_name
+	15, // 8: kedge.agent.v1.ConnectRequest.endpoint_checks:type_name -> kedge.agent.v1.EndpointChecks
+	8,  // 9: kedge.agent.v1.ConnectResponse.welcome:type_name -> kedge.agent.v1.Welcome
+	10, // 10: kedge.agent.v1.ConnectResponse.desired:type_name -> kedge.agent.v1.Desired
+	23, // 11: kedge.agent.v1.ConnectResponse.snapshot_complete:type_name -> kedge.agent.v1.SnapshotComplete
+	24, // 12: kedge.agent.v1.ConnectResponse.status_stored:type_name -> kedge.agent.v1.StatusStored
+	25, // 13: kedge.agent.v1.ConnectResponse.goodbye:type_name -> kedge.agent.v1.Goodbye
+	26, // 14: kedge.agent.v1.ConnectResponse.new_token:type_name -> kedge.agent.v1.NewToken
+	12, // 15: kedge.agent.v1.ConnectResponse.push_environments:type_name -> kedge.agent.v1.PushEnvironments
+	36, // 16: kedge.agent.v1.Hello.clock:type_name -> google.protobuf.Timestamp
+	6,  // 17: kedge.agent.v1.Hello.target_states:type_name -> kedge.agent.v1.TargetStates
+	5,  // 18: kedge.agent.v1.Applications.items:type_name -> kedge.agent.v1.Application
+	7,  // 19: kedge.agent.v1.TargetStates.targets:type_name -> kedge.agent.v1.TargetState
+	9,  // 20: kedge.agent.v1.Welcome.config:type_name -> kedge.agent.v1.AgentConfig
+	21, // 21: kedge.agent.v1.Desired.policy:type_name -> kedge.agent.v1.Policy
+	20, // 22: kedge.agent.v1.Desired.hand_overs:type_name -> kedge.agent.v1.HandOver
+	11, // 23: kedge.agent.v1.Desired.source:type_name -> kedge.agent.v1.Source
+	18, // 24: kedge.agent.v1.Source.helm:type_name -> kedge.agent.v1.Helm
+	17, // 25: kedge.agent.v1.Source.credential:type_name -> kedge.agent.v1.GitCredential
+	13, // 26: kedge.agent.v1.PushEnvironments.items:type_name -> kedge.agent.v1.PushEnvironment
+	14, // 27: kedge.agent.v1.PushEnvironment.credential:type_name -> kedge.agent.v1.ClusterCredential
+	16, // 28: kedge.agent.v1.EndpointChecks.items:type_name -> kedge.agent.v1.EndpointCheck
+	36, // 29: kedge.agent.v1.EndpointCheck.as_of:type_name -> google.protobuf.Timestamp
+	19, // 30: kedge.agent.v1.Helm.set:type_name -> kedge.agent.v1.HelmSet
+	22, // 31: kedge.agent.v1.Policy.limits:type_name -> kedge.agent.v1.Limits
+	36, // 32: kedge.agent.v1.Status.as_of:type_name -> google.protobuf.Timestamp
+	30, // 33: kedge.agent.v1.Status.objects:type_name -> kedge.agent.v1.ObjectStatus
+	29, // 34: kedge.agent.v1.Status.gone:type_name -> kedge.agent.v1.ObjectRef
+	29, // 35: kedge.agent.v1.ObjectStatus.ref:type_name -> kedge.agent.v1.ObjectRef
+	32, // 36: kedge.agent.v1.Events.events:type_name -> kedge.agent.v1.Event
+	36, // 37: kedge.agent.v1.Event.at:type_name -> google.protobuf.Timestamp
+	0,  // 38: kedge.agent.v1.AgentService.Connect:input_type -> kedge.agent.v1.ConnectRequest
+	34, // 39: kedge.agent.v1.AgentService.FetchBundle:input_type -> kedge.agent.v1.FetchBundleRequest
+	1,  // 40: kedge.agent.v1.AgentService.Connect:output_type -> kedge.agent.v1.ConnectResponse
+	35, // 41: kedge.agent.v1.AgentService.FetchBundle:output_type -> kedge.agent.v1.FetchBundleResponse
+	40, // [40:42] is the sub-list for method output_type
+	38, // [38:40] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_kedge_agent_v1_agent_proto_init() }
@@ -3028,6 +3492,7 @@ func file_kedge_agent_v1_agent_proto_init() {
 		(*ConnectRequest_TokenStored)(nil),
 		(*ConnectRequest_Capabilities)(nil),
 		(*ConnectRequest_Applications)(nil),
+		(*ConnectRequest_EndpointChecks)(nil),
 	}
 	file_kedge_agent_v1_agent_proto_msgTypes[1].OneofWrappers = []any{
 		(*ConnectResponse_Welcome)(nil),
@@ -3036,6 +3501,7 @@ func file_kedge_agent_v1_agent_proto_init() {
 		(*ConnectResponse_StatusStored)(nil),
 		(*ConnectResponse_Goodbye)(nil),
 		(*ConnectResponse_NewToken)(nil),
+		(*ConnectResponse_PushEnvironments)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -3043,7 +3509,7 @@ func file_kedge_agent_v1_agent_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_kedge_agent_v1_agent_proto_rawDesc), len(file_kedge_agent_v1_agent_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   31,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

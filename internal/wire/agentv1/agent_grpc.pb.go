@@ -24,6 +24,9 @@
 //	then, in any order, until the stream ends
 //	Status, Events, Heartbeat          ──▶
 //	Capabilities                       ──▶                                           when they change
+//	                                   ◀──       PushEnvironments                    before the first Desired, and
+//	                                                                                 when they change
+//	EndpointChecks                     ──▶                                           when a result changes
 //	                                   ◀──       Desired, StatusStored
 //	                                   ◀──       NewToken                            when the token is rotated
 //	TokenStored                        ──▶                                           then the agent reconnects

@@ -44,7 +44,7 @@ func (s *Service) EnrollAgent(ctx context.Context, p auth.Principal, tenant stri
 			ID: fleet.NewAgentID(), TenantID: t.ID, Name: req.Name, Labels: fleet.CloneLabels(req.Labels), SpecRevision: 1, CreatedAt: s.cfg.Now(),
 		}
 		agent.Scope, agent.Namespaces = scopeOf(req.Namespaces)
-		agent.EngineNamespace, agent.DeliverGitCredentials = req.EngineNamespace, req.DeliverGitCredentials
+		agent.EngineNamespace, agent.DeliverGitCredentials, agent.Instance = req.EngineNamespace, req.DeliverGitCredentials, req.Instance
 		agent.Kinds = fleet.NewKindFilter(req.Kinds.Include, req.Kinds.Exclude)
 		if err := tx.Agents().Create(ctx, agent); err != nil {
 			return fmt.Errorf("agent %q: %w", req.Name, err)
@@ -59,6 +59,9 @@ func (s *Service) EnrollAgent(ctx context.Context, p auth.Principal, tenant stri
 			return err
 		}
 		if err := s.placer.PlaceAgent(ctx, tx, agent); err != nil {
+			return err
+		}
+		if err := s.placer.PlacePush(ctx, tx, t.ID); err != nil {
 			return err
 		}
 		if req.ConfigRepoURL != "" {
@@ -101,7 +104,7 @@ func checkEnroll(req EnrollAgent) error {
 	if err := req.Kinds.Check("kindFilter"); err != nil {
 		return err
 	}
-	if err := checkEngine(req.EngineNamespace, req.DeliverGitCredentials); err != nil || req.Token == "" {
+	if err := checkEngine(req.EngineNamespace, req.DeliverGitCredentials, req.Instance); err != nil || req.Token == "" {
 		return err
 	}
 	return auth.CheckUserToken("token", req.Token)
@@ -126,8 +129,10 @@ func checkNamespaces(namespaces []string) error {
 	return nil
 }
 
-func checkEngine(namespace string, credentials bool) error {
+func checkEngine(namespace string, credentials, instance bool) error {
 	switch {
+	case namespace == "" && instance:
+		return fleet.Invalid("engineInstance", "only an agent with the namespace of an Argo CD can serve push environments")
 	case namespace == "" && credentials:
 		return fleet.Invalid("deliverGitCredentials", "an agent without the namespace of an Argo CD needs no Git credentials")
 	case namespace == "":
@@ -174,6 +179,11 @@ func (s *Service) UpdateAgent(ctx context.Context, p auth.Principal, tenant, nam
 				return err
 			}
 		}
+		if agent.Instance && !changed.Instance {
+			if err := servesNothing(ctx, tx, agent, "stop to be an engine instance"); err != nil {
+				return err
+			}
+		}
 		if !sameAgent(agent, changed) {
 			if err := checkGeneration(ctx, tx, p, agentResource(agent)); err != nil {
 				return err
@@ -213,6 +223,9 @@ func edited(a fleet.Agent, req UpdateAgent) (fleet.Agent, error) {
 	if req.DeliverGitCredentials != nil {
 		a.DeliverGitCredentials = *req.DeliverGitCredentials
 	}
+	if req.Instance != nil {
+		a.Instance = *req.Instance
+	}
 	if req.Kinds != nil {
 		if err := req.Kinds.Check("kindFilter"); err != nil {
 			return fleet.Agent{}, err
@@ -223,7 +236,7 @@ func edited(a fleet.Agent, req UpdateAgent) (fleet.Agent, error) {
 		}
 		a.Kinds = kinds
 	}
-	return a, checkEngine(a.EngineNamespace, a.DeliverGitCredentials)
+	return a, checkEngine(a.EngineNamespace, a.DeliverGitCredentials, a.Instance)
 }
 
 // engineUnused refuses a change of the engine while the agent has targets. The objects of a target are in the inventory of
@@ -248,6 +261,9 @@ func (s *Service) editAgent(ctx context.Context, tx store.Tx, p auth.Principal, 
 	if err := s.placer.PlaceAgent(ctx, tx, a); err != nil {
 		return fleet.Agent{}, err
 	}
+	if err := s.placer.PlacePush(ctx, tx, a.TenantID); err != nil {
+		return fleet.Agent{}, err
+	}
 	if err := s.audit(ctx, tx, p, agentEvent("agent.update", a, agentWords(a))); err != nil {
 		return fleet.Agent{}, err
 	}
@@ -258,6 +274,9 @@ func agentWords(a fleet.Agent) string {
 	text := "labels: " + labelWords(a.Labels) + "; namespaces: " + listWords(a.Namespaces, "all that its scope allows") + "; Argo CD in namespace: " + cmp.Or(a.EngineNamespace, "none")
 	if a.DeliverGitCredentials {
 		text += "; gets Git credentials"
+	}
+	if a.Instance {
+		text += "; serves push environments"
 	}
 	if !a.Kinds.IsZero() {
 		text += "; includes kinds: " + listWords(a.Kinds.Include, "none") + "; excludes kinds: " + listWords(a.Kinds.Exclude, "none")
@@ -298,6 +317,9 @@ func (s *Service) DeleteAgent(ctx context.Context, p auth.Principal, tenant, nam
 			return err
 		}
 		if err := notDeploying(ctx, tx, p, a); err != nil {
+			return err
+		}
+		if err := servesNothing(ctx, tx, a, "be deleted"); err != nil {
 			return err
 		}
 		if err := s.releaseAll(ctx, tx, a); err != nil {

@@ -16,6 +16,8 @@ type EnrollAgent struct {
 	EngineNamespace string
 	// DeliverGitCredentials requires EngineNamespace.
 	DeliverGitCredentials bool
+	// Instance lets push environments be placed on the agent. It requires EngineNamespace.
+	Instance bool
 	// Kinds selects the kinds of objects that the agent manages.
 	Kinds fleet.KindFilter
 	// ConfigRepoURL is the repository of its configuration, or "".
@@ -35,6 +37,8 @@ type UpdateAgent struct {
 	// EngineNamespace can change only while the agent has no target; otherwise the update is a ConflictError.
 	EngineNamespace       *string
 	DeliverGitCredentials *bool
+	// Instance can be cleared only while the agent serves no push environment.
+	Instance *bool
 	// Kinds cannot change while the configuration file of the agent declares them; the update is a ConflictError then.
 	Kinds *fleet.KindFilter
 }

@@ -49,12 +49,27 @@ type CreateEnvironment struct {
 	Name        string
 	Agents      []string
 	MatchLabels map[string]string
+	// Push makes a push environment, which has neither Agents nor MatchLabels.
+	Push *PushSpec
+}
+
+// PushSpec is the cluster of a push environment.
+type PushSpec struct {
+	APIURL string
+	// Kubeconfig has the credential. It is never returned. In an update, "" keeps the credential.
+	Kubeconfig string
+	// Context is the name of a context of the kubeconfig; "" chooses the one for APIURL.
+	Context          string
+	Namespaces       []string // empty: the whole cluster
+	ClusterResources bool     // allowed although Namespaces is set
 }
 
 // UpdateEnvironment changes the agents of an environment; nil fields do not change.
 type UpdateEnvironment struct {
 	Agents      *[]string
 	MatchLabels *map[string]string
+	// Push replaces the cluster of a push environment. Its URL can change only while no deployment uses the environment.
+	Push *PushSpec
 }
 
 // EnvironmentView is an environment for users.
@@ -64,6 +79,10 @@ type EnvironmentView struct {
 	// names.
 	Agents      []string
 	Deployments int // of all tenants that deploy to it
+	// Ready tells whether a push environment can be used, and why not; the zero value for others.
+	Ready fleet.Condition
+	// Instance is the name of the agent that serves a push environment.
+	Instance string
 }
 
 // CreateGrant is the request for a grant to another tenant.

@@ -55,13 +55,25 @@ func (s *Service) Credential(ctx context.Context, p auth.Principal, tenant, name
 		if err != nil {
 			return err
 		}
-		if out, err = tx.Credentials().ByName(ctx, t.ID, name); err != nil {
-			return fmt.Errorf("credential %q: %w", name, err)
+		if out, err = credentialByName(ctx, tx, t.ID, name); err != nil {
+			return err
 		}
 		out.Sealed = fleet.Sealed{}
 		return nil
 	})
 	return out, err
+}
+
+// credentialByName finds a credential of repositories. That of a push environment is part of the environment.
+func credentialByName(ctx context.Context, tx store.Tx, tenant fleet.TenantID, name string) (fleet.Credential, error) {
+	c, err := tx.Credentials().ByName(ctx, tenant, name)
+	if err == nil && c.Kind == fleet.CredentialKubernetes {
+		err = store.ErrNotFound
+	}
+	if err != nil {
+		return fleet.Credential{}, fmt.Errorf("credential %q: %w", name, err)
+	}
+	return c, nil
 }
 
 // CreateCredential stores a secret for reading repositories. It is never returned.
@@ -109,8 +121,8 @@ func (s *Service) UpdateCredential(ctx context.Context, p auth.Principal, tenant
 		if err != nil {
 			return err
 		}
-		if c, err = tx.Credentials().ByName(ctx, t.ID, name); err != nil {
-			return fmt.Errorf("credential %q: %w", name, err)
+		if c, err = credentialByName(ctx, tx, t.ID, name); err != nil {
+			return err
 		}
 		if err := match.check(string(c.ID), c.SpecRevision); err != nil {
 			return err
@@ -176,9 +188,9 @@ func (s *Service) DeleteCredential(ctx context.Context, p auth.Principal, tenant
 		if err != nil {
 			return err
 		}
-		c, err := tx.Credentials().ByName(ctx, t.ID, name)
+		c, err := credentialByName(ctx, tx, t.ID, name)
 		if err != nil {
-			return fmt.Errorf("credential %q: %w", name, err)
+			return err
 		}
 		if err := match.check(string(c.ID), c.SpecRevision); err != nil {
 			return err

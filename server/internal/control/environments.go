@@ -32,7 +32,7 @@ func (s *Service) CreateEnvironment(ctx context.Context, p auth.Principal, tenan
 			ID: fleet.NewEnvironmentID(), TenantID: t.ID, Name: req.Name, Agents: sorted(req.Agents),
 			MatchLabels: fleet.CloneLabels(req.MatchLabels), SpecRevision: 1, CreatedAt: s.cfg.Now(),
 		}
-		if err := checkSelector(ctx, tx, t, env, nil); err != nil {
+		if err := s.fillEnvironment(ctx, tx, t, &env, req.Push); err != nil {
 			return err
 		}
 		if err := quota.Check(ctx, tx, t, quota.Environments, 1); err != nil {
@@ -58,7 +58,21 @@ func environmentEvent(action string, e fleet.Environment, detail string) fleet.A
 }
 
 func selectorText(e fleet.Environment) string {
+	if e.Push != nil {
+		return "API server: " + e.Push.APIURL + "; namespaces: " + listWords(e.Push.Namespaces, "all")
+	}
 	return "agents: " + listWords(e.Agents, "none by name") + "; labels: " + labelWords(e.MatchLabels)
+}
+
+// fillEnvironment checks the selector of a new environment, or stores the credential of a push environment and places it.
+func (s *Service) fillEnvironment(ctx context.Context, tx store.Tx, t fleet.Tenant, env *fleet.Environment, push *PushSpec) error {
+	if push == nil {
+		return checkSelector(ctx, tx, t, *env, nil)
+	}
+	if len(env.Agents) > 0 || len(env.MatchLabels) > 0 || env.Name == fleet.DefaultEnvironment {
+		return fleet.Invalid("push", "a push environment does not select agents")
+	}
+	return s.createPush(ctx, tx, env, *push)
 }
 
 // checkSelector refuses an environment without a selector, and new names of agents that do not exist.
@@ -163,6 +177,9 @@ func viewWith(ctx context.Context, tx store.Tx, env fleet.Environment, agents []
 	}
 	deployments, err := tx.Deployments().OfEnvironmentAllTenants(ctx, env.ID)
 	v.Deployments = len(deployments)
+	if err == nil && env.Push != nil {
+		err = viewPush(ctx, tx, &v, agents)
+	}
 	return v, err
 }
 
@@ -177,6 +194,9 @@ func (s *Service) UpdateEnvironment(
 		}
 		if err := checkOwner(ctx, tx, p, environmentResource(env), "changed"); err != nil {
 			return err
+		}
+		if env.Push != nil || req.Push != nil {
+			return s.updatePush(ctx, tx, p, env, req)
 		}
 		was := env
 		if req.Agents != nil {

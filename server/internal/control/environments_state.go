@@ -79,6 +79,11 @@ func (s *Service) DeleteEnvironment(ctx context.Context, p auth.Principal, tenan
 		} else if err != nil {
 			return err
 		}
+		if env.Push != nil {
+			if err := tx.Credentials().Delete(ctx, t.ID, env.Push.CredentialID); err != nil {
+				return err
+			}
+		}
 		return s.audit(ctx, tx, p, environmentEvent("environment.delete", env, ""))
 	})
 }

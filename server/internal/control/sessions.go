@@ -96,7 +96,10 @@ func addSource(ctx context.Context, tx store.Tx, agent fleet.Agent, t *rollout.A
 		return nil
 	}
 	t.Source = &source
-	return nil
+	if agent.Instance {
+		source.Environment, err = pushEnvironmentOf(ctx, tx, d)
+	}
+	return err
 }
 
 // tenantName caches: the name of a tenant never changes.

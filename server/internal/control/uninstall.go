@@ -97,6 +97,9 @@ func (s *Service) DeleteAgentObjects(ctx context.Context, p auth.Principal, tena
 		if err := s.removable(ctx, tx, a, targets); err != nil {
 			return err
 		}
+		if err := servesNothing(ctx, tx, a, "be uninstalled"); err != nil {
+			return err
+		}
 		if err := tx.Agents().SetUninstalling(ctx, a.TenantID, a.ID); err != nil {
 			return err
 		}

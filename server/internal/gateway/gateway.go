@@ -32,6 +32,10 @@ type Control interface {
 	AgentCapable(ctx context.Context, agent fleet.Agent, c fleet.Capabilities) error
 	// AgentApplications records the Applications of Argo CD that the agent does not manage.
 	AgentApplications(ctx context.Context, agent fleet.Agent, l fleet.ForeignApplications) error
+	// PushEnvironments returns the push environments that an engine instance serves, with their credentials.
+	PushEnvironments(ctx context.Context, agent fleet.Agent) ([]fleet.PushEnvironment, error)
+	// EndpointsChecked records what an engine instance found at the API servers of its push environments.
+	EndpointsChecked(ctx context.Context, agent fleet.Agent, checks []fleet.EnvironmentCheck) error
 	// TargetsOf returns the newest rows of the agent's targets in all tenants, including tombstones and detached
 	// targets. nil ids selects all targets.
 	TargetsOf(ctx context.Context, agent fleet.Agent, ids []fleet.TargetID) ([]control.AgentTarget, error)
@@ -257,6 +261,12 @@ func (g *Gateway) dispatch(changes []store.Change) {
 		case store.ChangeAgent:
 			g.credentialVersion.Add(1)
 			g.sessions.forEachOf(fleet.AgentID(c.ID), g.rechecks.add)
+		case store.ChangeEnvironment:
+			g.sessions.forEachOfTenant(c.TenantID, func(s *session) {
+				if s.agent.Instance {
+					s.schedule(func(w *pendingWork) { w.environments = true })
+				}
+			})
 		case store.ChangeCredential, store.ChangeRepository:
 			g.sessions.forEachOfTenant(c.TenantID, func(s *session) {
 				if s.agent.EngineNamespace != "" {

@@ -48,13 +48,7 @@ type session struct {
 	wake        wait.Signal
 	done        chan struct{} // closed by end
 
-	// Only the goroutine of the stream's handler uses the next three fields.
-
-	held map[fleet.TargetID]heldTarget // what the agent has of each target
-	// reportedAhead is the version of each target that was reported to control as ahead; nil until there is one. One
-	// report is enough: control remembers it and desires a newer version.
-	reportedAhead map[fleet.TargetID]fleet.Version
-	rotation      *rotation
+	sentState
 
 	mu          sync.Mutex
 	pendingWork pendingWork
@@ -64,6 +58,16 @@ type session struct {
 	recorded    bool // control recorded the connection, or may have
 	removed     bool // from the registry
 	removeOnce  sync.Once
+}
+
+// sentState is what the agent has. Only the goroutine of the stream's handler uses it.
+type sentState struct {
+	held map[fleet.TargetID]heldTarget // what the agent has of each target
+	// reportedAhead is the version of each target that was reported to control as ahead; nil until there is one. One
+	// report is enough: control remembers it and desires a newer version.
+	reportedAhead map[fleet.TargetID]fleet.Version
+	rotation      *rotation
+	environments  []fleet.PushEnvironment // as they were sent; nil before that
 }
 
 // liveness decides whether the lease of a session has expired.
@@ -77,6 +81,7 @@ type liveness struct {
 type pendingWork struct {
 	dirty           map[fleet.TargetID]time.Time        // targets that changed, and when
 	all             bool                                // every target may have changed
+	environments    bool                                // the push environments may have changed
 	complete        bool                                // send SnapshotComplete after the targets
 	held            map[fleet.TargetID]wire.TargetState // the agent's answer to send_held
 	awaitingStates  bool                                // the agent was asked for TargetStates and has not answered
@@ -115,7 +120,7 @@ func (g *Gateway) newSession(stream grpc.BidiStreamingServer[agentv1.ConnectRequ
 	c := callerOf(stream.Context())
 	s := &session{
 		gateway: g, stream: stream, caller: c, hello: make(chan *wire.Hello, 1), wake: wait.NewSignal(),
-		done: make(chan struct{}), held: map[fleet.TargetID]heldTarget{}, liveness: liveness{lastSeen: time.Now()},
+		done: make(chan struct{}), sentState: sentState{held: map[fleet.TargetID]heldTarget{}}, liveness: liveness{lastSeen: time.Now()},
 		limits: g.limiters.get(c.agent.ID), recheckSlot: uint8(rand.N(recheckSlots)),
 	}
 	if err := s.limits.connect(); err != nil {

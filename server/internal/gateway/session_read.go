@@ -102,6 +102,9 @@ func (s *session) handleFrame(ctx context.Context, state *readState, frame *agen
 	case *agentv1.ConnectRequest_Applications:
 		count.WithLabelValues("in", "applications").Inc()
 		return s.handleApplications(ctx, f.Applications)
+	case *agentv1.ConnectRequest_EndpointChecks:
+		count.WithLabelValues("in", "endpoint_checks").Inc()
+		return s.handleEndpointChecks(ctx, f.EndpointChecks)
 	case *agentv1.ConnectRequest_Heartbeat:
 		count.WithLabelValues("in", "heartbeat").Inc()
 	default: // a frame of a newer agent
@@ -112,7 +115,8 @@ func (s *session) handleFrame(ctx context.Context, state *readState, frame *agen
 
 // leaderOnly reports whether only the leader may send a frame.
 func leaderOnly(frame *agentv1.ConnectRequest) bool {
-	return frame.GetTargetStates() != nil || frame.GetStatus() != nil || frame.GetEvents() != nil || frame.GetCapabilities() != nil || frame.GetApplications() != nil
+	return frame.GetTargetStates() != nil || frame.GetStatus() != nil || frame.GetEvents() != nil || frame.GetCapabilities() != nil || frame.GetApplications() != nil ||
+		frame.GetEndpointChecks() != nil
 }
 
 // limit applies the rate limits of the agent. It delays a status instead of rejecting it, because the agent would

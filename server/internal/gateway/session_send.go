@@ -38,6 +38,7 @@ func (s *session) welcome(ctx context.Context, hello *wire.Hello) error {
 		Scope: s.agent.Scope, Namespaces: s.agent.Namespaces, Kinds: s.agent.Kinds, ServerVersion: s.gateway.cfg.Version,
 		SendCapabilities:   !s.conn.Standby && hello.CapabilitiesHash != "" && hello.CapabilitiesHash != s.agent.Capabilities,
 		AcceptCapabilities: !s.conn.Standby, AcceptApplications: !s.conn.Standby && s.agent.EngineNamespace != "",
+		AcceptEndpointChecks: !s.conn.Standby && s.agent.Instance,
 	}
 	if s.conn.Standby { // a standby has no state and gets none
 		return s.sendWelcome(w)
@@ -57,6 +58,9 @@ func (s *session) welcome(ctx context.Context, hello *wire.Hello) error {
 				p.awaitingStates, p.held = w.SendTargetStates, hello.TargetStates
 			}
 		})
+	}
+	if s.agent.Instance {
+		s.schedule(func(p *pendingWork) { p.environments = true })
 	}
 	if err := s.sendWelcome(w); err != nil || !same || s.otherEngine() {
 		return err
@@ -153,6 +157,7 @@ func (s *session) requeue(err error, work pendingWork) error {
 		p.tokenStored = work.tokenStored
 	}
 	p.all = p.all || work.all
+	p.environments = p.environments || work.environments
 	p.complete = p.complete || work.complete
 	if p.dirty == nil {
 		p.dirty = map[fleet.TargetID]time.Time{}
@@ -174,6 +179,12 @@ func (s *session) sendGoodbye(work pendingWork) error {
 func (s *session) deliver(ctx context.Context, work pendingWork) error {
 	if s.otherEngine() {
 		return nil
+	}
+	if work.environments || work.all {
+		// Before the targets, which name them.
+		if err := s.sendEnvironments(ctx); err != nil {
+			return err
+		}
 	}
 	var ids []fleet.TargetID
 	switch {

@@ -29,6 +29,7 @@ func refuse(reason fleet.Reason, message string) error {
 func refused(err error) (fleet.Cause, bool) {
 	var known *refusal
 	var owner *control.OwnerError
+	var kubeconfig *control.KubeconfigError
 	var quota *control.QuotaError
 	var conflict *fleet.ConflictError
 	switch {
@@ -36,6 +37,8 @@ func refused(err error) (fleet.Cause, bool) {
 		return known.cause, true
 	case errors.As(err, &owner):
 		return fleet.Cause{Reason: owner.Reason, Message: owner.Message}, true
+	case errors.As(err, &kubeconfig):
+		return fleet.Cause{Reason: kubeconfig.Reason, Message: kubeconfig.Error()}, true
 	case errors.As(err, &quota):
 		return fleet.Cause{Reason: fleet.ReasonQuotaExceeded, Message: err.Error()}, true
 	case len(fleet.Problems(err)) > 0:

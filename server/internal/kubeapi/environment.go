@@ -71,7 +71,7 @@ func (k *environmentKind) apply(ctx context.Context, r resource, cr *v1alpha1.Ma
 	e.waiting, e.recheck = final && !ofSecret(cause), final
 	if final {
 		set(&cr.Status.Conditions, cr.Generation, v1alpha1.ConditionReady, metav1.ConditionFalse, cause)
-	} else {
+	} else if cr.Spec.APIURL == "" {
 		set(&cr.Status.Conditions, cr.Generation, v1alpha1.ConditionReady, metav1.ConditionTrue, fleet.Cause{Reason: fleet.ReasonReady, Message: "deployments can use the environment"})
 	}
 	return k.observe(ctx, r, e, tenant, p, cr)
@@ -79,11 +79,19 @@ func (k *environmentKind) apply(ctx context.Context, r resource, cr *v1alpha1.Ma
 
 // ofSecret reports whether a cause is the content of a Secret: only a change of the Secret, or of the resource, ends it.
 func ofSecret(c fleet.Cause) bool {
-	return c.Reason == fleet.ReasonSecretNotFound || c.Reason == fleet.ReasonSecretInvalid || c.Reason == fleet.ReasonTokenRefused
+	switch c.Reason {
+	case fleet.ReasonSecretNotFound, fleet.ReasonSecretInvalid, fleet.ReasonTokenRefused,
+		fleet.ReasonKubeconfigMissing, fleet.ReasonKubeconfigInvalid, fleet.ReasonKubeconfigRefused, fleet.ReasonContextNotFound:
+		return true
+	}
+	return false
 }
 
 // store passes the spec, and the token of the Secret that it names, to control.
 func (k *environmentKind) store(ctx context.Context, r resource, tenant fleet.Tenant, p auth.Principal, cr *v1alpha1.ManagedEnvironment) error {
+	if cr.Spec.APIURL != "" {
+		return k.storePush(ctx, r, tenant, p, cr)
+	}
 	names, labels := []string{cr.Name}, map[string]string{}
 	if cluster := cr.Spec.DisconnectedCluster; cluster != nil {
 		token, err := k.registrationToken(ctx, r, types.NamespacedName{Namespace: cr.Namespace, Name: cluster.ClusterRegistrationSecret})
@@ -152,6 +160,7 @@ func (k *environmentKind) observe(ctx context.Context, r resource, e entry, tena
 	if err == nil {
 		subjects = append(subjects, string(env.ID))
 		cr.Status.Agents = env.Agents
+		subjects = append(subjects, observePush(cr, env, !e.recheck)...)
 	}
 	e.subjects = subjects
 	k.index.put(r, e)

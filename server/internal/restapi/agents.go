@@ -119,7 +119,7 @@ func (a *api) updateAgent(ctx context.Context, p auth.Principal, in *editInput[a
 	}
 	return agentAnswer(a.control.UpdateAgent(ctx, p, in.Tenant, in.Name, control.UpdateAgent{
 		Labels: given(in.Body.Labels), Namespaces: givenList(in.Body.Namespaces), EngineNamespace: in.Body.EngineNamespace,
-		DeliverGitCredentials: in.Body.DeliverGitCredentials, Kinds: givenKinds(in.Body.KindFilter),
+		DeliverGitCredentials: in.Body.DeliverGitCredentials, Instance: in.Body.EngineInstance, Kinds: givenKinds(in.Body.KindFilter),
 	}, match))
 }
 
@@ -175,13 +175,13 @@ func (a *api) enrollAgent(ctx context.Context, p auth.Principal, in *createInput
 	opts.WithSecret, opts.Replicas, opts.WithoutDeployment = true, in.Body.Replicas, in.Body.WithoutDeployment
 	// Validate before anything is stored: an error must not leave an agent whose token was never shown.
 	opts.Token = "checked"
-	opts.Agent = fleet.Agent{Name: in.Body.Name, Namespaces: in.Body.Namespaces, EngineNamespace: in.Body.EngineNamespace, DeliverGitCredentials: in.Body.DeliverGitCredentials}
+	opts.Agent = fleet.Agent{Name: in.Body.Name, Namespaces: in.Body.Namespaces, EngineNamespace: in.Body.EngineNamespace, DeliverGitCredentials: in.Body.DeliverGitCredentials, Instance: in.Body.EngineInstance}
 	if _, err := install.Manifest(opts); err != nil {
 		return nil, err
 	}
 	done, err := a.control.EnrollAgent(ctx, p, in.Tenant, control.EnrollAgent{
 		Name: in.Body.Name, Labels: in.Body.Labels, Namespaces: in.Body.Namespaces, Token: in.Body.Token,
-		EngineNamespace: in.Body.EngineNamespace, DeliverGitCredentials: in.Body.DeliverGitCredentials, ConfigRepoURL: in.Body.ConfigRepoURL,
+		EngineNamespace: in.Body.EngineNamespace, DeliverGitCredentials: in.Body.DeliverGitCredentials, Instance: in.Body.EngineInstance, ConfigRepoURL: in.Body.ConfigRepoURL,
 		Kinds: kindFilter(in.Body.KindFilter),
 	})
 	if err != nil {
@@ -226,7 +226,7 @@ func (a *api) installOptions(tenantName, address, image string) install.Options 
 
 func agentJSON(v control.AgentView) apiv1.Agent {
 	out := apiv1.Agent{
-		ID: string(v.ID), Name: v.Name, Labels: v.Labels, Scope: string(v.Scope), Namespaces: v.Namespaces, EngineNamespace: v.EngineNamespace, DeliverGitCredentials: v.DeliverGitCredentials,
+		ID: string(v.ID), Name: v.Name, Labels: v.Labels, Scope: string(v.Scope), Namespaces: v.Namespaces, EngineNamespace: v.EngineNamespace, DeliverGitCredentials: v.DeliverGitCredentials, EngineInstance: v.Instance,
 		Reason: string(v.Reason()), Conditions: conditionsJSON(v.Conditions()), Connected: v.Connected, LastSeenAt: utc(v.LastSeenAt), SpecRevision: v.SpecRevision, CreatedAt: utc(v.CreatedAt),
 		Targets: v.Targets, Warnings: causesJSON(v.Warnings),
 	}

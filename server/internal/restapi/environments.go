@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/kedge-dev/kedge/internal/apiv1"
+	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/control"
 	"github.com/kedge-dev/kedge/server/internal/store"
@@ -46,7 +47,9 @@ func (a *api) listEnvironments(ctx context.Context, p auth.Principal, in *listIn
 
 func (a *api) createEnvironment(ctx context.Context, p auth.Principal, in *createInput[apiv1.CreateEnvironment]) (*created[apiv1.Environment], error) {
 	naming(ctx, in.Body.Name)
-	made, err := a.control.CreateEnvironment(ctx, p, in.Tenant, control.CreateEnvironment(in.Body))
+	made, err := a.control.CreateEnvironment(ctx, p, in.Tenant, control.CreateEnvironment{
+		Name: in.Body.Name, Agents: in.Body.Agents, MatchLabels: in.Body.MatchLabels, Push: pushSpec(in.Body.Push),
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +68,7 @@ func (a *api) updateEnvironment(ctx context.Context, p auth.Principal, in *editI
 		return nil, err
 	}
 	return environmentAnswer(a.control.UpdateEnvironment(ctx, p, in.Tenant, in.Name, control.UpdateEnvironment{
-		Agents: givenList(in.Body.Agents), MatchLabels: given(in.Body.MatchLabels),
+		Agents: givenList(in.Body.Agents), MatchLabels: given(in.Body.MatchLabels), Push: pushSpec(in.Body.Push),
 	}, match))
 }
 
@@ -92,10 +95,27 @@ func environmentAnswer(v control.EnvironmentView, err error) (*tagged[apiv1.Envi
 	return &tagged[apiv1.Environment]{ETag: etag(v.ID, v.SpecRevision), Body: environmentJSON(v)}, nil
 }
 
+func pushSpec(r *apiv1.PushRequest) *control.PushSpec {
+	if r == nil {
+		return nil
+	}
+	return &control.PushSpec{APIURL: r.APIURL, Kubeconfig: r.Kubeconfig, Context: r.Context, Namespaces: r.Namespaces, ClusterResources: r.ClusterResources}
+}
+
+func pushJSON(v control.EnvironmentView) *apiv1.Push {
+	if v.Push == nil {
+		return nil
+	}
+	return &apiv1.Push{
+		APIURL: v.Push.APIURL, Namespaces: v.Push.Namespaces, ClusterResources: v.Push.ClusterResources, EngineInstance: v.Instance,
+		Ready: conditionsJSON([]fleet.Condition{v.Ready})[0],
+	}
+}
+
 func environmentJSON(v control.EnvironmentView) apiv1.Environment {
 	return apiv1.Environment{
 		ID: string(v.ID), Name: v.Name, Agents: v.Environment.Agents, MatchLabels: v.MatchLabels,
-		Selected: v.Agents, Deployments: v.Deployments,
+		Selected: v.Agents, Push: pushJSON(v), Deployments: v.Deployments,
 		Suspension: suspensionJSON(v.Suspension), SpecRevision: v.SpecRevision, CreatedAt: utc(v.CreatedAt),
 	}
 }

@@ -59,8 +59,11 @@ type Environments interface {
 	Get(ctx context.Context, tenant fleet.TenantID, id fleet.EnvironmentID) (fleet.Environment, error)
 	ByName(ctx context.Context, tenant fleet.TenantID, name string) (fleet.Environment, error)
 	List(ctx context.Context, tenant fleet.TenantID, page Page) ([]fleet.Environment, error)
-	// Update writes agents, labels, and suspension, and raises Spec.
+	// Update writes agents, labels, suspension, and Push except for Check, and raises Spec.
 	Update(ctx context.Context, e fleet.Environment) error
+	// SetCheck writes what the engine instance found at the API server of a push environment. It does not raise Spec. It
+	// writes and records nothing if nothing but the time has changed.
+	SetCheck(ctx context.Context, tenant fleet.TenantID, id fleet.EnvironmentID, c fleet.EndpointCheck) error
 	// Delete fails with ErrExists while deployments or grants refer to it.
 	Delete(ctx context.Context, tenant fleet.TenantID, id fleet.EnvironmentID) error
 	// Count omits those of configurations in Git, which have a dot in their names: there is one per agent.

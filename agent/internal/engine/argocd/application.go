@@ -141,11 +141,24 @@ func (a *application) annotation(name string) string { return a.raw.GetAnnotatio
 func (a *application) version() fleet.Version { return parseVersion(a.annotation(annotationVersion)) }
 
 // repository returns the repository of the Application. Its deployment is TENANT/NAME.
-func (a *application) repository() repository {
+func (a *application) repository() secretKey {
 	project, _, _ := unstructured.NestedString(a.spec, "project")
 	url, _, _ := unstructured.NestedString(a.spec, "source", "repoURL")
 	tenant, _, _ := strings.Cut(a.annotation(annotationDeployment), "/")
-	return repository{project, tenant, url}
+	return secretKey{project, tenant, url}
+}
+
+// server returns the URL of the API server that the Application applies to.
+func (a *application) server() string {
+	server, _, _ := unstructured.NestedString(a.spec, "destination", "server")
+	return server
+}
+
+// cluster returns the cluster of the Application.
+func (a *application) cluster() secretKey {
+	key := a.repository()
+	key.url = a.server()
+	return key
 }
 
 // busy reports whether an operation is requested or runs.

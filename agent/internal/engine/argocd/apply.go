@@ -24,6 +24,10 @@ func (t *target) apply(ctx context.Context, app *application) outcome {
 		return outcome{status: failed(why)}
 	}
 	need := t.need(app)
+	if app != nil && app.server() != need.server && !t.mayRedirect(app, need) {
+		return outcome{status: failed(fleet.Cause{Reason: fleet.ReasonDestinationChanged, Message: fmt.Sprintf(
+			"the Application applies to %s, and the environment of the deployment is %s: its objects would stay there unmanaged", app.server(), need.server)})}
+	}
 	restored, err := t.engine.ensureProject(ctx, need)
 	if err != nil {
 		return t.writeFailed(err)
@@ -34,7 +38,10 @@ func (t *target) apply(ctx context.Context, app *application) outcome {
 	if !why.IsZero() { // Argo CD refuses the kind from now on too, and deletes nothing
 		return outcome{status: failed(why)}
 	}
-	if err := t.ensureRepository(ctx, repository{need.name, need.tenant, need.repository}); err != nil {
+	if err := t.ensureRepository(ctx, secretKey{need.name, need.tenant, need.repository}); err != nil {
+		return t.writeFailed(err)
+	}
+	if err := t.ensureCluster(ctx, need); err != nil {
 		return t.writeFailed(err)
 	}
 	if app == nil {
@@ -47,8 +54,8 @@ func (t *target) apply(ctx context.Context, app *application) outcome {
 		if err != nil {
 			return t.writeFailed(err)
 		}
-		if app.repository() != (repository{need.name, need.tenant, need.repository}) {
-			t.engine.repositories.release(ctx)
+		if app.repository() != (secretKey{need.name, need.tenant, need.repository}) || app.server() != need.server {
+			t.engine.releaseSecrets(ctx)
 		}
 		return outcome{status: syncing(fleet.ReasonArgoCDNotReconciled, "Argo CD has not compared the new revision yet")}
 	}
@@ -60,8 +67,14 @@ func (t *target) apply(ctx context.Context, app *application) outcome {
 	return t.observe(ctx, app)
 }
 
+// mayRedirect reports whether the destination of an Application may be written although it differs. A change by hand is
+// reverted: the annotation then still names the environment.
+func (t *target) mayRedirect(app *application, need projectNeed) bool {
+	return app.annotation(annotationEnvironment) == string(t.work.Source.Environment) && app.annotation(annotationServer) == need.server
+}
+
 // ensureRepository writes the Secret of the repository. After a change, Argo CD reads the repository again.
-func (t *target) ensureRepository(ctx context.Context, repo repository) error {
+func (t *target) ensureRepository(ctx context.Context, repo secretKey) error {
 	writes, restored, err := t.engine.repositories.ensure(ctx, repo)
 	if restored {
 		t.event(fleet.EventNormal, fleet.ReasonArgoCDRestored, "the Secret of repository "+repo.url+" was changed by hand and is restored")
@@ -81,6 +94,12 @@ func (t *target) refuse() fleet.Cause {
 		return why
 	}
 	s := t.engine.config()
+	if t.work.Source.Environment != "" {
+		if why := t.refusePush(); !why.IsZero() {
+			return why
+		}
+		return t.refuseKinds(s.kinds)
+	}
 	if why := s.policy.RefuseAs(""); !why.IsZero() {
 		return why
 	}
@@ -122,12 +141,14 @@ func (t *target) namespaces() []string {
 // need returns what the target needs in its project. Namespaces that it has left stay until nothing is left in them:
 // Argo CD does not see objects outside of the project, and could not prune them.
 func (t *target) need(app *application) projectNeed {
-	need := projectNeed{
-		name:   projectName(t.engine.config().agent, t.work.Tenant, t.work.State.Limits),
-		tenant: t.work.Tenant, limits: t.work.State.Limits, namespaces: t.namespaces(),
-	}
+	need := projectNeed{tenant: t.work.Tenant, limits: t.work.State.Limits, namespaces: t.namespaces(), server: InCluster}
+	var id fleet.EnvironmentID
 	if t.work.Source != nil {
-		need.repository = t.work.Source.RepoURL
+		need.repository, id = t.work.Source.RepoURL, t.work.Source.Environment
+	}
+	need.name = projectName(t.engine.config().agent, t.work.Tenant, t.work.State.Limits, id)
+	if env, ok := t.engine.clusters.environment(id); ok {
+		need.environment, need.server = &env, serverOf(env, need.name)
 	}
 	if app != nil {
 		need.namespaces = union(need.namespaces, t.occupied(app))
@@ -154,7 +175,7 @@ func (t *target) create(ctx context.Context, need projectNeed) outcome {
 	obj := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": group + "/v1alpha1", "kind": "Application",
 		"metadata": map[string]any{"name": applicationName(t.id), "namespace": t.engine.engineNamespace},
-		"spec":     specOf(*t.work, need.name),
+		"spec":     specOf(*t.work, need.name, need.server),
 	}}
 	t.mark(obj, nil, need)
 	written, err := t.engine.applications.Create(ctx, obj, metav1.CreateOptions{FieldManager: managedBy})
@@ -180,6 +201,7 @@ func (t *target) mark(obj *unstructured.Unstructured, app *application, need pro
 	values := map[string]string{
 		annotationDeployment: t.work.Tenant + "/" + t.work.Deployment, annotationVersion: versionText(t.work.State.Version),
 		annotationDigest: t.work.State.Digest, annotationNamespaces: jsonText(need.namespaces), annotationEnd: "",
+		annotationEnvironment: string(t.work.Source.Environment), annotationServer: need.server,
 	}
 	kept := t.work.Source.Kept
 	if app != nil {
@@ -218,7 +240,7 @@ func (t *target) holdMissed(app *application, holds map[string]inventory.Hold) s
 // changed the Application since it was read.
 func (t *target) update(ctx context.Context, app *application, need projectNeed) (changed bool, err error) {
 	next := app.raw.DeepCopy()
-	spec := specOf(*t.work, need.name)
+	spec := specOf(*t.work, need.name, need.server)
 	t.mark(next, app, need)
 	newSpec := !sameSpec(app.spec, spec)
 	if newSpec {

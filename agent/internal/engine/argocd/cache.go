@@ -87,7 +87,7 @@ func (c *cache) replace(kind int, items []unstructured.Unstructured) {
 	complete = !complete && c.synced[0] && c.synced[1]
 	c.mu.Unlock()
 	if complete { // a crash may have left Secrets that nothing uses
-		c.engine.work.Go(func() { c.engine.repositories.release(c.engine.lifetime()) })
+		c.engine.work.Go(func() { c.engine.releaseSecrets(c.engine.lifetime()) })
 	}
 	c.engine.wakeAll()
 }
@@ -191,13 +191,13 @@ func (c *cache) inProject(name string) (out []*application) {
 	return out
 }
 
-// repositories returns the repositories of the Applications of the agent.
-func (c *cache) repositories() map[repository]bool {
+// keys returns the keys of the Secrets that the Applications of the agent use.
+func (c *cache) keys(of func(*application) secretKey) map[secretKey]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out := map[repository]bool{}
+	out := map[secretKey]bool{}
 	for _, a := range c.applications {
-		out[a.repository()] = true
+		out[of(a)] = true
 	}
 	return out
 }

@@ -97,7 +97,7 @@ func (t *target) remove(ctx context.Context, app *application) error {
 	if err := t.engine.releaseProject(ctx, project); err != nil {
 		t.engine.log.Warn("a project that nothing uses stays", "project", project, "error", err.Error())
 	}
-	t.engine.repositories.release(ctx)
+	t.engine.releaseSecrets(ctx)
 	return nil
 }
 
@@ -195,8 +195,12 @@ func covers(had []syncResource, refs []fleet.ObjectRef) bool {
 // a manifest of its own instead, which needs no Git. Only objects that it lists are touched, and the object of the manifest
 // is not among them.
 func (t *target) startDelete(ctx context.Context, app *application, remove []fleet.ObjectRef) error {
+	need, err := t.needOf(app)
+	if err != nil {
+		return err
+	}
 	// The project of an earlier agent exists already, and is not changed.
-	if _, err := t.engine.ensureProject(ctx, t.needOf(app)); err != nil && !errors.As(err, new(*nameInUseError)) {
+	if _, err := t.engine.ensureProject(ctx, need); err != nil && !errors.As(err, new(*nameInUseError)) {
 		return err
 	}
 	revision, _, _ := unstructured.NestedString(app.spec, "source", "targetRevision")
@@ -207,10 +211,20 @@ func (t *target) startDelete(ctx context.Context, app *application, remove []fle
 }
 
 // needOf returns what an Application has in its project, for a target without a source.
-func (t *target) needOf(app *application) projectNeed {
+func (t *target) needOf(app *application) (projectNeed, error) {
 	project, _, _ := unstructured.NestedString(app.spec, "project")
 	url, _, _ := unstructured.NestedString(app.spec, "source", "repoURL")
-	return projectNeed{name: project, tenant: t.work.Tenant, limits: t.work.State.Limits, repository: url, namespaces: app.list(annotationNamespaces)}
+	need := projectNeed{
+		name: project, tenant: t.work.Tenant, limits: t.work.State.Limits, repository: url, namespaces: app.list(annotationNamespaces), server: app.server(),
+	}
+	if id := fleet.EnvironmentID(app.annotation(annotationEnvironment)); id != "" {
+		env, ok := t.engine.clusters.environment(id)
+		if !ok {
+			return projectNeed{}, fmt.Errorf("the push environment %s of the Application was not delivered to this agent yet", id)
+		}
+		need.environment = &env
+	}
+	return need, nil
 }
 
 // finishDelete deletes the Application after its objects.

@@ -28,6 +28,8 @@ type Config struct {
 	// Foreign gets the list of the Applications in EngineNamespace that the agent does not manage, when it has changed; nil
 	// if they need not be listed.
 	Foreign func(fleet.ForeignApplications)
+	// Checked gets the results of the checks of all push environments, when one has changed; nil if nobody needs them.
+	Checked func([]fleet.EnvironmentCheck)
 	Log     *slog.Logger // nil discards
 
 	// AgentID, Scope, Namespaces and Kinds are set by Configure.
@@ -47,11 +49,11 @@ type Engine struct {
 	timing                     timing
 	applications, projects     dynamic.ResourceInterface
 	cache                      *cache
-	repositories               *repositories
-	foreign                    func(fleet.ForeignApplications)
-	writingProjects            projectWrites // projects are shared by targets
-	work                       sync.WaitGroup
-	setting                    sync.Mutex // held by Set and by the end of a target
+	secrets
+	foreign         func(fleet.ForeignApplications)
+	writingProjects projectWrites // projects are shared by targets
+	work            sync.WaitGroup
+	setting         sync.Mutex // held by Set and by the end of a target
 
 	mu        sync.Mutex
 	settings  settings
@@ -60,6 +62,12 @@ type Engine struct {
 	ended     map[fleet.TargetID]engine.Status // last status of targets that were deleted or detached
 	running   context.Context                  // nil before Run
 	pending   int
+}
+
+// secrets are the Secrets that the engine writes for Argo CD.
+type secrets struct {
+	repositories *repositories
+	clusters     *clusters
 }
 
 // settings are what server and owner of the cluster say about the agent.
@@ -106,7 +114,8 @@ func New(cfg Config) (*Engine, error) {
 		writingProjects: projectWrites{written: map[string]map[string]any{}},
 	}
 	e.cache = newCache(e)
-	e.repositories = newRepositories(e, client.Resource(secretsResource).Namespace(cfg.EngineNamespace))
+	secretClient := client.Resource(secretsResource).Namespace(cfg.EngineNamespace)
+	e.repositories, e.clusters = newRepositories(e, secretClient), newClusters(e, secretClient, cfg.Checked)
 	return e, nil
 }
 
@@ -200,6 +209,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	for _, t := range e.targets {
 		e.startLocked(t)
 	}
+	e.work.Go(func() { e.clusters.check(ctx) })
 	e.mu.Unlock()
 	<-ctx.Done()
 	e.mu.Lock()   // no Set can start another target from here on

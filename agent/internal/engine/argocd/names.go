@@ -13,7 +13,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// InCluster is the destination of every Application: the cluster of Argo CD.
+// InCluster is the destination of Applications that are not for a push environment: the cluster of Argo CD.
 const InCluster = "https://kubernetes.default.svc"
 
 const group = "argoproj.io"
@@ -29,19 +29,21 @@ const (
 	labelAgent  = kube.LabelAgent
 	labelTarget = kube.LabelTarget
 	// labelManagedBy makes the objects easy to find for people.
-	labelManagedBy       = "app.kubernetes.io/managed-by"
-	annotationDeployment = kube.AnnotationDeployment
-	annotationVersion    = "kedge.dev/version"    // epoch/generation
-	annotationDigest     = "kedge.dev/digest"     // of the bundle that the server rendered
-	annotationNamespaces = "kedge.dev/namespaces" // JSON list: namespaces in which the Application may have objects
-	annotationObjects    = "kedge.dev/objects"    // number of objects before the last change
-	annotationHeld       = "kedge.dev/held"       // JSON: object -> inventory.Hold
-	annotationKept       = "kedge.dev/kept"       // JSON list: objects that their annotations keep
-	annotationEnd        = "kedge.dev/end"        // endDeleted or endDetached, while the target ends
-	annotationSync       = "kedge.dev/sync"       // version whose sync was requested and is not done
-	annotationTakenBy    = "kedge.dev/taken-by"   // the target that has taken the Application over from an earlier one
-	annotationRefresh    = "argocd.argoproj.io/refresh"
-	managedBy            = "kedge"
+	labelManagedBy        = "app.kubernetes.io/managed-by"
+	annotationDeployment  = kube.AnnotationDeployment
+	annotationVersion     = "kedge.dev/version"     // epoch/generation
+	annotationDigest      = "kedge.dev/digest"      // of the bundle that the server rendered
+	annotationNamespaces  = "kedge.dev/namespaces"  // JSON list: namespaces in which the Application may have objects
+	annotationObjects     = "kedge.dev/objects"     // number of objects before the last change
+	annotationHeld        = "kedge.dev/held"        // JSON: object -> inventory.Hold
+	annotationKept        = "kedge.dev/kept"        // JSON list: objects that their annotations keep
+	annotationEnvironment = "kedge.dev/environment" // ID of the push environment
+	annotationServer      = "kedge.dev/server"      // URL of the API server of the destination
+	annotationEnd         = "kedge.dev/end"         // endDeleted or endDetached, while the target ends
+	annotationSync        = "kedge.dev/sync"        // version whose sync was requested and is not done
+	annotationTakenBy     = "kedge.dev/taken-by"    // the target that has taken the Application over from an earlier one
+	annotationRefresh     = "argocd.argoproj.io/refresh"
+	managedBy             = "kedge"
 )
 
 const (
@@ -54,11 +56,15 @@ func applicationName(id fleet.TargetID) string { return "kedge-" + string(id) }
 
 // projectName returns the name of the AppProject of a tenant. It differs for each agent, because agents of one cluster may
 // share an Argo CD, and for each set of limits of a grant.
-func projectName(agent fleet.AgentID, tenant string, limits fleet.Limits) string {
+// It also differs for each push environment, because the Secret of a cluster belongs to one project.
+func projectName(agent fleet.AgentID, tenant string, limits fleet.Limits, environment fleet.EnvironmentID) string {
 	h := sha256.New()
 	fmt.Fprintf(h, "%q %q", agent, tenant)
 	if !limits.None() {
 		fmt.Fprintf(h, " %q %q", limits.Namespaces, limits.Kinds)
+	}
+	if environment != "" {
+		fmt.Fprintf(h, " environment %q", environment)
 	}
 	const maxTenant = 40
 	short := strings.Trim(tenant[:min(len(tenant), maxTenant)], "-.")

@@ -20,6 +20,8 @@ type projectNeed struct {
 	limits       fleet.Limits
 	repository   string
 	namespaces   []string
+	server       string                 // URL of the API server
+	environment  *fleet.PushEnvironment // nil for the cluster of the agent
 }
 
 // projectWrites is held while a project is written.
@@ -96,7 +98,7 @@ func (e *Engine) projectSpec(need projectNeed, repositories, namespaces []string
 	s := e.config()
 	destinations := make([]any, 0, len(namespaces))
 	for _, ns := range namespaces {
-		destinations = append(destinations, destination(ns))
+		destinations = append(destinations, destination(need.server, ns))
 	}
 	spec := map[string]any{
 		"description":  "deployments of tenant " + need.tenant + ", managed by Kedge",
@@ -104,6 +106,12 @@ func (e *Engine) projectSpec(need projectNeed, repositories, namespaces []string
 		"destinations": destinations,
 	}
 	clusterScoped := s.scope != fleet.ScopeNamespaced && len(need.limits.Namespaces) == 0 && (s.policy.ClusterScoped == nil || *s.policy.ClusterScoped)
+	if env := need.environment; env != nil {
+		// Scope and policy of the agent are about its own cluster.
+		s = settings{kinds: s.kinds}
+		clusterScoped = len(need.limits.Namespaces) == 0 && (len(env.Namespaces) == 0 || env.ClusterResources)
+		spec["permitOnlyProjectScopedClusters"] = true
+	}
 	kinds := kindItems(firstList(need.limits.Kinds, onlyKinds(fleet.KindFilter(s.policy.Kinds)), onlyKinds(s.kinds)))
 	switch {
 	case !clusterScoped: // an absent list allows none

@@ -12,11 +12,11 @@ import (
 )
 
 // specOf returns the spec of the Application of a desired state that refuse accepts.
-func specOf(d engine.Desired, project string) map[string]any {
+func specOf(d engine.Desired, project, server string) map[string]any {
 	spec := map[string]any{
 		"project":     project,
 		"source":      sourceOf(d),
-		"destination": destination(d.State.Namespace),
+		"destination": destination(server, d.State.Namespace),
 		"syncPolicy":  syncPolicy(d.State.Policy),
 	}
 	if rules := ignoreDifferences(d.State.Policy.Ignore); len(rules) > 0 {
@@ -26,8 +26,8 @@ func specOf(d engine.Desired, project string) map[string]any {
 }
 
 // destination returns where a namespace is, in Applications and AppProjects alike.
-func destination(namespace string) map[string]any {
-	return map[string]any{"server": InCluster, "namespace": namespace}
+func destination(server, namespace string) map[string]any {
+	return map[string]any{"server": server, "namespace": namespace}
 }
 
 func sourceOf(d engine.Desired) map[string]any {

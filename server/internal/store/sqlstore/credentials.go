@@ -47,7 +47,7 @@ func (s credentials) ByName(ctx context.Context, tenant fleet.TenantID, name str
 }
 
 func (s credentials) List(ctx context.Context, tenant fleet.TenantID, page store.Page) ([]fleet.Credential, error) {
-	out, err := s.list(ctx, s.tx.of(tenant), credentialColumns+`WHERE tenant_id = $1 AND name > $2 ORDER BY name LIMIT $3`,
+	out, err := s.list(ctx, s.tx.of(tenant), credentialColumns+`WHERE tenant_id = $1 AND name > $2 AND kind <> 'kubernetes' ORDER BY name LIMIT $3`,
 		tenant, page.After, limitOf(page.Limit))
 	if err != nil {
 		return nil, fmt.Errorf("listing credentials: %w", err)

@@ -10,7 +10,7 @@ import (
 
 type environments struct{ tx *Tx }
 
-const environmentColumns = `SELECT id, tenant_id, name, spec, created_at, suspended_at, suspended_by, suspension_reason FROM environments `
+const environmentColumns = `SELECT id, tenant_id, name, spec, created_at, suspended_at, suspended_by, suspension_reason, ` + pushColumns + ` FROM environments `
 
 func (s environments) Get(ctx context.Context, tenant fleet.TenantID, id fleet.EnvironmentID) (fleet.Environment, error) {
 	e, err := only(s.list(ctx, tenant, environmentColumns+`WHERE tenant_id = $1 AND id = $2`, tenant, id))
@@ -43,7 +43,10 @@ func (s environments) list(ctx context.Context, tenant fleet.TenantID, query str
 	at := map[fleet.EnvironmentID]int{}
 	err := s.tx.of(tenant).each(ctx, func(row Row) error {
 		e := fleet.Environment{MatchLabels: map[string]string{}}
-		err := row.Scan(append([]any{&e.ID, &e.TenantID, &e.Name, &e.SpecRevision, timeInto(&e.CreatedAt)}, suspensionInto(&e.Suspension)...)...)
+		var push pushRow
+		into := append([]any{&e.ID, &e.TenantID, &e.Name, &e.SpecRevision, timeInto(&e.CreatedAt)}, suspensionInto(&e.Suspension)...)
+		err := row.Scan(append(into, push.into()...)...)
+		e.Push = push.push()
 		at[e.ID] = len(out)
 		out = append(out, e)
 		return err

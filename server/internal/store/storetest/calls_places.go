@@ -26,6 +26,9 @@ var placeCalls = []call{
 		e.TenantID, e.Agents = tenant, nil
 		return nil, tx.Environments().Update(ctx, e)
 	}},
+	{"Environments.SetCheck", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return nil, tx.Environments().SetCheck(ctx, tenant, w.env.ID, fleet.EndpointCheck{Revision: "1.1", Cause: fleet.Cause{Reason: fleet.ReasonEndpointReady}, AsOf: at(9)})
+	}},
 	{"Environments.Delete", true, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return nil, tx.Environments().Delete(ctx, tenant, w.env.ID)
 	}},

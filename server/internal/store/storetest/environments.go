@@ -13,6 +13,49 @@ var environmentTests = map[string]func(*testing.T, store.Store){
 	"store their selectors":        environmentsKeepWhatTheySelect,
 	"are edited":                   environmentsAreEdited,
 	"stay while something uses it": environmentDeletion,
+	"store a cluster":              pushEnvironments,
+}
+
+func pushEnvironments(t *testing.T, s store.Store) {
+	w := newWorld(t, s, "a")
+	c := newCredential(w.tenant.ID, "environment.x")
+	c.Kind, c.Username, c.KnownHosts = fleet.CredentialKubernetes, "", ""
+	want := fleet.Environment{
+		ID: fleet.NewEnvironmentID(), TenantID: w.tenant.ID, Name: "push", MatchLabels: map[string]string{}, SpecRevision: 1, CreatedAt: at(1),
+		Push: &fleet.Push{APIURL: "https://api.example.com", Namespaces: []string{"a", "b"}, ClusterResources: true, CredentialID: c.ID, Instance: w.agent.ID},
+	}
+	update(t, s, func(ctx context.Context, tx store.Tx) error {
+		return errors.Join(tx.Credentials().Create(ctx, c), tx.Environments().Create(ctx, want))
+	})
+	want.Push.CredentialRevision = 1
+	same(t, "created", getEnvironment(t, s, want), want)
+	for _, listed := range read(t, s, func(ctx context.Context, tx store.Tx) ([]fleet.Credential, error) {
+		return tx.Credentials().List(ctx, w.tenant.ID, store.Page{})
+	}) {
+		if listed.ID == c.ID {
+			t.Error("the credential of an environment is listed with those of repositories")
+		}
+	}
+	edited := *want.Push
+	edited.APIURL, edited.Namespaces, edited.ClusterResources, edited.Instance = "https://other.example.com", nil, false, ""
+	want.Push, want.SpecRevision = &edited, 2
+	update(t, s, func(ctx context.Context, tx store.Tx) error {
+		return errors.Join(tx.Environments().Update(ctx, want), tx.Credentials().Update(ctx, c))
+	})
+	edited.CredentialRevision = 2
+	same(t, "edited", getEnvironment(t, s, want), want)
+	check := fleet.EndpointCheck{Revision: "2.2", Cause: fleet.Cause{Reason: fleet.ReasonEndpointReady, Message: "fine"}, AsOf: at(30)}
+	before := last(t, s)
+	for _, when := range []int{30, 40} { // the second one has nothing new
+		check.AsOf = at(when)
+		update(t, s, func(ctx context.Context, tx store.Tx) error {
+			return tx.Environments().SetCheck(ctx, w.tenant.ID, want.ID, check)
+		})
+	}
+	edited.Check = check
+	edited.Check.AsOf = at(30)
+	same(t, "checked", getEnvironment(t, s, want), want)
+	same(t, "changes", since(t, s, before), []store.Change{{TenantID: w.tenant.ID, Kind: store.ChangeEnvironment, ID: string(want.ID)}})
 }
 
 func environmentsKeepWhatTheySelect(t *testing.T, s store.Store) {

@@ -91,6 +91,8 @@ CREATE TABLE agents (
     -- engine_namespace is the namespace of Argo CD in the cluster of the agent; empty if the agent applies by itself.
     engine_namespace TEXT COLLATE "C" NOT NULL DEFAULT '',
     deliver_git_credentials BOOLEAN NOT NULL DEFAULT FALSE,
+    -- instance lets push environments be placed on the agent.
+    instance BOOLEAN NOT NULL DEFAULT FALSE,
     -- included_kinds and excluded_kinds are lists of rules; the configuration file of the agent declares them if
     -- kinds_from_config is set.
     included_kinds TEXT COLLATE "C" NOT NULL DEFAULT '',
@@ -220,6 +222,17 @@ CREATE TABLE environments (
     suspension_reason TEXT COLLATE "C" NOT NULL,
     spec              BIGINT           NOT NULL CHECK (spec > 0),
     created_at        BIGINT           NOT NULL,
+    -- push_api_url is set for a push environment: the API server that the agent push_instance applies to, with the
+    -- credential push_credential. The checked columns are what that agent found at it.
+    push_api_url           TEXT COLLATE "C" NOT NULL DEFAULT '',
+    push_namespaces        TEXT COLLATE "C" NOT NULL DEFAULT '',
+    push_cluster_resources BOOLEAN NOT NULL DEFAULT FALSE,
+    push_credential        TEXT COLLATE "C" NOT NULL DEFAULT '',
+    push_instance          TEXT COLLATE "C" NOT NULL DEFAULT '',
+    checked_revision       TEXT COLLATE "C" NOT NULL DEFAULT '',
+    checked_reason         TEXT COLLATE "C" NOT NULL DEFAULT '',
+    checked_message        TEXT COLLATE "C" NOT NULL DEFAULT '',
+    checked_at             BIGINT,
     PRIMARY KEY (tenant_id, id),
     UNIQUE (tenant_id, name)
 );
@@ -287,7 +300,7 @@ CREATE TABLE credentials (
     tenant_id     TEXT COLLATE "C" NOT NULL REFERENCES tenants (id) ON DELETE RESTRICT,
     id            TEXT COLLATE "C" NOT NULL UNIQUE CHECK (id <> ''),
     name          TEXT COLLATE "C" NOT NULL CHECK (name <> ''),
-    kind          TEXT COLLATE "C" NOT NULL CHECK (kind IN ('https', 'ssh')),
+    kind          TEXT COLLATE "C" NOT NULL CHECK (kind IN ('https', 'ssh', 'kubernetes')),
     username      TEXT COLLATE "C" NOT NULL,
     known_hosts   TEXT COLLATE "C" NOT NULL,
     sealed_key_id TEXT COLLATE "C" NOT NULL,

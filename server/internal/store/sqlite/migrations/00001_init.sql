@@ -90,6 +90,8 @@ CREATE TABLE agents (
     -- engine_namespace is the namespace of Argo CD in the cluster of the agent; empty if the agent applies by itself.
     engine_namespace TEXT    NOT NULL DEFAULT '',
     deliver_git_credentials INTEGER NOT NULL DEFAULT 0 CHECK (deliver_git_credentials IN (0, 1)),
+    -- instance lets push environments be placed on the agent.
+    instance INTEGER NOT NULL DEFAULT 0 CHECK (instance IN (0, 1)),
     -- included_kinds and excluded_kinds are lists of rules; the configuration file of the agent declares them if
     -- kinds_from_config is set.
     included_kinds TEXT    NOT NULL DEFAULT '',
@@ -219,6 +221,17 @@ CREATE TABLE environments (
     suspension_reason TEXT    NOT NULL,
     spec              INTEGER NOT NULL CHECK (spec > 0),
     created_at        INTEGER NOT NULL,
+    -- push_api_url is set for a push environment: the API server that the agent push_instance applies to, with the
+    -- credential push_credential. The checked columns are what that agent found at it.
+    push_api_url           TEXT NOT NULL DEFAULT '',
+    push_namespaces        TEXT NOT NULL DEFAULT '',
+    push_cluster_resources INTEGER NOT NULL DEFAULT 0 CHECK (push_cluster_resources IN (0, 1)),
+    push_credential        TEXT NOT NULL DEFAULT '',
+    push_instance          TEXT NOT NULL DEFAULT '',
+    checked_revision       TEXT NOT NULL DEFAULT '',
+    checked_reason         TEXT NOT NULL DEFAULT '',
+    checked_message        TEXT NOT NULL DEFAULT '',
+    checked_at             INTEGER,
     PRIMARY KEY (tenant_id, id),
     UNIQUE (tenant_id, name)
 ) STRICT;
@@ -286,7 +299,7 @@ CREATE TABLE credentials (
     tenant_id     TEXT    NOT NULL REFERENCES tenants (id) ON DELETE RESTRICT,
     id            TEXT    NOT NULL UNIQUE CHECK (id <> ''),
     name          TEXT    NOT NULL CHECK (name <> ''),
-    kind          TEXT    NOT NULL CHECK (kind IN ('https', 'ssh')),
+    kind          TEXT    NOT NULL CHECK (kind IN ('https', 'ssh', 'kubernetes')),
     username      TEXT    NOT NULL,
     known_hosts   TEXT    NOT NULL,
     sealed_key_id TEXT    NOT NULL,

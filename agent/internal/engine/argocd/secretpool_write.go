@@ -10,31 +10,25 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 
-	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
 )
 
-// Labels and annotations of the Secrets of repositories.
+// Labels and annotations of Secrets.
 const (
 	labelSecretType      = "argocd.argoproj.io/secret-type"
 	annotationTenant     = "kedge.dev/tenant"
 	annotationProject    = "kedge.dev/project"
 	annotationRepository = "kedge.dev/repository"
+	annotationCluster    = "kedge.dev/cluster" // the URL of the API server
 )
 
-// secretOf returns a Secret with the content that Argo CD expects of a repository of a project.
-func secretOf(live *unstructured.Unstructured, repo repository, c fleet.GitCredential, agent fleet.AgentID) *unstructured.Unstructured {
+// secretOf returns a Secret with the content that Argo CD expects.
+func (r *secretPool) secretOf(live *unstructured.Unstructured, key secretKey, values map[string]string) *unstructured.Unstructured {
 	out := live.DeepCopy()
-	setLabel(out, labelAgent, string(agent))
+	setLabel(out, labelAgent, string(r.engine.config().agent))
 	setLabel(out, labelManagedBy, managedBy)
-	setLabel(out, labelSecretType, "repository")
-	setAnnotations(out, map[string]string{annotationTenant: repo.tenant, annotationProject: repo.project, annotationRepository: repo.url})
-	values := map[string]string{"type": "git", "url": repo.url, "project": repo.project}
-	if c.Kind == fleet.CredentialSSH {
-		values["sshPrivateKey"] = c.Secret.Reveal()
-	} else {
-		values["username"], values["password"] = c.Username, c.Secret.Reveal()
-	}
+	setLabel(out, labelSecretType, r.kind)
+	setAnnotations(out, map[string]string{annotationTenant: key.tenant, annotationProject: key.project, r.annotationURL: key.url})
 	data := map[string]any{}
 	for key, value := range values {
 		data[key] = base64.StdEncoding.EncodeToString([]byte(value))
@@ -49,20 +43,20 @@ func sameSecret(a, b *unstructured.Unstructured) bool {
 
 // follow watches a Secret by its name, which is all that the agent may read, and wakes the targets when somebody changes
 // it.
-func (r *repositories) follow(name string, s *repositorySecret) {
+func (r *secretPool) follow(name string, s *pooledSecret) {
 	ctx, cancel := context.WithCancel(r.engine.lifetime())
 	s.stop = cancel
 	r.engine.work.Go(func() {
 		r.engine.follow(ctx, func(ctx context.Context) error { return r.watch(ctx, name) }, func(err error) {
 			if err != nil {
-				r.engine.log.Warn("watching the Secret of a repository failed", obs.Err(err))
+				r.engine.log.Warn("watching a Secret failed", obs.Err(err))
 			}
 		})
 	})
 }
 
 // watch reads a Secret, and follows its changes until the watch ends.
-func (r *repositories) watch(ctx context.Context, name string) error {
+func (r *secretPool) watch(ctx context.Context, name string) error {
 	live, err := r.client.Get(ctx, name, metav1.GetOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
@@ -77,7 +71,7 @@ func (r *repositories) watch(ctx context.Context, name string) error {
 
 // changed records a change that a watch reports, and wakes the targets if somebody else has made it. live is nil if the
 // Secret does not exist.
-func (r *repositories) changed(ctx context.Context, name string, live *unstructured.Unstructured, deleted bool) {
+func (r *secretPool) changed(ctx context.Context, name string, live *unstructured.Unstructured, deleted bool) {
 	r.mu.Lock()
 	s := r.secrets[name]
 	switch {

@@ -1,0 +1,225 @@
+package argocd
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/kedge-dev/kedge/internal/obs"
+)
+
+// secretKey identifies a Secret: what it is for, in one project. url is that of a repository or of an API server.
+type secretKey struct{ project, tenant, url string }
+
+// secretPool writes Secrets for Argo CD. Each belongs to one project, so that no other project can use it. The agent may use
+// Secrets of fixed names only, because the other Secrets in the namespace hold credentials of others.
+type secretPool struct {
+	secretUse
+	engine *Engine
+	client dynamic.ResourceInterface
+
+	mu      sync.Mutex // held during writes
+	loaded  bool
+	secrets map[string]*pooledSecret // by name
+	writes  map[secretKey]int        // number of changes of a Secret
+}
+
+// secretUse is what the Secrets of a pool are for.
+type secretUse struct {
+	kind          string // as Argo CD names it in the label
+	setting       string // of the agent, which gives it the permissions
+	annotationURL string
+	count         int
+	name          func(agentNamespace string, n int) string
+	// content returns the data of a Secret; nil means that there must be none. known is false before the server has said.
+	content func(secretKey) (data map[string]string, known bool)
+	// needed returns the keys that Applications and targets of the agent use.
+	needed func() map[secretKey]bool
+}
+
+// pooledSecret is one Secret.
+type pooledSecret struct {
+	live *unstructured.Unstructured // as it was read or written last; nil if it was deleted
+	key  secretKey
+	// written is the data that this process wrote last; nil before that.
+	written map[string]string
+	stop    context.CancelFunc // ends its watch
+}
+
+func newSecretPool(e *Engine, client dynamic.ResourceInterface, use secretUse) *secretPool {
+	return &secretPool{secretUse: use, engine: e, client: client, secrets: map[string]*pooledSecret{}, writes: map[secretKey]int{}}
+}
+
+// notAllowedError means that the agent may not write the Secrets of a pool.
+type notAllowedError struct {
+	secretUse
+	err error
+}
+
+func (e *notAllowedError) Error() string {
+	return fmt.Sprintf("the agent may not write the Secrets of a %s: apply its manifest again, with %s (%v)", e.kind, e.setting, e.err)
+}
+
+func (e *notAllowedError) Unwrap() error { return e.err }
+
+func (r *secretPool) notAllowed(err error) error {
+	if apierrors.IsForbidden(err) {
+		return &notAllowedError{r.secretUse, err}
+	}
+	return err
+}
+
+// ensure makes a Secret as the server desires it. It changes nothing before the server has said what that is. writes rises
+// with each change. restored is set if somebody else had changed the Secret.
+func (r *secretPool) ensure(ctx context.Context, key secretKey) (writes int, restored bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	data, known := r.content(key)
+	if !known {
+		return 0, false, nil
+	}
+	if err := r.load(ctx); err != nil {
+		if data == nil && apierrors.IsForbidden(err) {
+			err = nil // without permission, there is none
+		}
+		return 0, false, r.notAllowed(err)
+	}
+	name, s := r.find(key)
+	if data == nil {
+		if s != nil {
+			err = r.remove(ctx, name)
+		}
+		return r.writes[key], false, err
+	}
+	if s != nil && s.live != nil {
+		restored, err = r.update(ctx, s, data)
+	} else {
+		restored, err = s != nil, r.create(ctx, name, key, data)
+	}
+	return r.writes[key], restored && err == nil, err
+}
+
+// update changes a Secret that is not as desired. It reports whether somebody else had changed it.
+func (r *secretPool) update(ctx context.Context, s *pooledSecret, data map[string]string) (restored bool, err error) {
+	next := r.secretOf(s.live, s.key, data)
+	if sameSecret(s.live, next) {
+		s.written = data
+		return false, nil
+	}
+	restored = s.written != nil && maps.Equal(s.written, data)
+	written, err := r.client.Update(ctx, next, metav1.UpdateOptions{FieldManager: managedBy})
+	if err != nil {
+		return false, r.notAllowed(fmt.Errorf("writing the Secret of %s %s: %w", r.kind, s.key.url, err))
+	}
+	s.live, s.written = written, data
+	r.writes[s.key]++
+	return restored, nil
+}
+
+// load reads the Secrets once. A Secret that is not of this agent keeps its name.
+func (r *secretPool) load(ctx context.Context) error {
+	if r.loaded {
+		return nil
+	}
+	for n := range r.count {
+		name := r.name(r.engine.namespace, n)
+		if r.secrets[name] != nil {
+			continue
+		}
+		live, err := r.client.Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("reading Secret %s: %w", name, err)
+		}
+		s := &pooledSecret{live: live}
+		if annotations := live.GetAnnotations(); live.GetLabels()[labelAgent] == string(r.engine.config().agent) {
+			s.key = secretKey{annotations[annotationProject], annotations[annotationTenant], annotations[r.annotationURL]}
+		}
+		r.secrets[name] = s
+		r.follow(name, s)
+	}
+	r.loaded = true
+	return nil
+}
+
+// find returns the Secret of a key, or a free name and nil. The name is "" if none is free.
+func (r *secretPool) find(key secretKey) (string, *pooledSecret) {
+	free := ""
+	for n := r.count - 1; n >= 0; n-- {
+		name := r.name(r.engine.namespace, n)
+		s := r.secrets[name]
+		if s == nil {
+			free = name
+		} else if s.key == key {
+			return name, s
+		}
+	}
+	return free, nil
+}
+
+func (r *secretPool) create(ctx context.Context, name string, key secretKey, data map[string]string) error {
+	if name == "" {
+		return fmt.Errorf("the agent has at most %d Secrets with label %s, and that of %s is one more", r.count, r.kind, key.url)
+	}
+	empty := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": map[string]any{"name": name, "namespace": r.engine.engineNamespace},
+	}}
+	written, err := r.client.Create(ctx, r.secretOf(empty, key, data), metav1.CreateOptions{FieldManager: managedBy})
+	if err != nil {
+		r.loaded = r.loaded && !apierrors.IsAlreadyExists(err) // the next pass reads what somebody else has created
+		return r.notAllowed(fmt.Errorf("creating the Secret of %s %s: %w", r.kind, key.url, err))
+	}
+	s := r.secrets[name]
+	if s == nil {
+		s = &pooledSecret{key: key}
+		r.secrets[name] = s
+		r.follow(name, s)
+	}
+	s.live, s.written = written, data
+	r.writes[key]++
+	return nil
+}
+
+// remove deletes a Secret, if it is still the one that was read.
+func (r *secretPool) remove(ctx context.Context, name string) error {
+	s := r.secrets[name]
+	if s.live != nil {
+		err := r.client.Delete(ctx, name, onlyThis(s.live))
+		if apierrors.IsForbidden(err) {
+			r.engine.log.Warn("a Secret stays, because the agent may not delete it any more: delete it by hand", "secret", name)
+			err = nil
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("deleting Secret %s: %w", name, err)
+		}
+	}
+	s.stop()
+	delete(r.secrets, name)
+	return nil
+}
+
+// release deletes the Secrets that neither an Application nor a target needs any more.
+func (r *secretPool) release(ctx context.Context) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.load(ctx) != nil {
+		return // without permission, there is none; otherwise the next call does it
+	}
+	needed := r.needed()
+	for name, s := range r.secrets {
+		if s.key == (secretKey{}) || needed[s.key] {
+			continue
+		}
+		if err := r.remove(ctx, name); err != nil {
+			r.engine.log.Warn("a Secret that nothing uses stays", obs.Err(err))
+		}
+	}
+}

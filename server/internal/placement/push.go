@@ -1,0 +1,102 @@
+package placement
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/listing"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// instance is an engine instance with what decides whether it is chosen.
+type instance struct {
+	agent        fleet.Agent
+	connected    bool
+	load         int // targets and push environments
+	environments int
+}
+
+// ChooseInstance returns the engine instance of a tenant for a new push environment: a connected one, with the least load;
+// "" if there is none.
+func (p *Placer) ChooseInstance(ctx context.Context, tx store.Tx, tenant fleet.TenantID) (fleet.AgentID, error) {
+	candidates, err := instances(ctx, tx, tenant)
+	if err != nil || len(candidates) == 0 {
+		return "", err
+	}
+	return slices.MinFunc(candidates, compareInstances).agent.ID, nil
+}
+
+func compareInstances(a, b instance) int {
+	if a.connected != b.connected {
+		if a.connected {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(a.load, b.load), cmp.Compare(a.agent.Name, b.agent.Name))
+}
+
+// instances returns the engine instances of a tenant that may serve one more push environment.
+func instances(ctx context.Context, tx store.Tx, tenant fleet.TenantID) ([]instance, error) {
+	agents, err := listing.Agents(ctx, tx, tenant, store.AgentFilter{})
+	if err != nil {
+		return nil, err
+	}
+	agents = slices.DeleteFunc(agents, func(a fleet.Agent) bool { return !a.Instance || a.Uninstalling })
+	if len(agents) == 0 {
+		return nil, nil
+	}
+	ids := make([]fleet.AgentID, 0, len(agents))
+	for _, a := range agents {
+		ids = append(ids, a.ID)
+	}
+	connections, err := tx.Connections().OfAgentsAllTenants(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	counts, err := tx.Targets().CountByAgentAllTenants(ctx, ids)
+	if err != nil {
+		return nil, err
+	}
+	environments, err := listing.Environments(ctx, tx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]instance, 0, len(agents))
+	for _, a := range agents {
+		i := instance{agent: a, connected: slices.ContainsFunc(connections, func(c fleet.Connection) bool { return c.AgentID == a.ID && c.Leads() })}
+		for _, e := range environments {
+			if e.Push != nil && e.Push.Instance == a.ID {
+				i.environments++
+			}
+		}
+		i.load = counts[a.ID] + i.environments
+		out = append(out, i)
+	}
+	return slices.DeleteFunc(out, func(i instance) bool { return i.environments >= fleet.MaxPushEnvironments }), nil
+}
+
+// PlacePush places the push environments of a tenant that wait for an engine instance.
+func (p *Placer) PlacePush(ctx context.Context, tx store.Tx, tenant fleet.TenantID) error {
+	environments, err := listing.Environments(ctx, tx, tenant)
+	if err != nil {
+		return err
+	}
+	for _, env := range environments {
+		if env.Push == nil || env.Push.Instance != "" {
+			continue
+		}
+		if env.Push.Instance, err = p.ChooseInstance(ctx, tx, tenant); err != nil || env.Push.Instance == "" {
+			return err
+		}
+		if err := tx.Environments().Update(ctx, env); err != nil {
+			return err
+		}
+		if err := p.PlaceEnvironment(ctx, tx, env); err != nil {
+			return err
+		}
+	}
+	return nil
+}
