@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
@@ -38,13 +36,9 @@ func (t *target) compareKinds(ctx context.Context, app *application) (bool, erro
 		t.at(c.due)
 		return false, nil
 	}
-	next := app.raw.DeepCopy()
-	setAnnotations(next, map[string]string{annotationRefresh: "normal"})
-	written, err := t.engine.applications.Update(ctx, next, metav1.UpdateOptions{FieldManager: managedBy})
-	if err != nil {
+	if err := t.annotate(ctx, app, map[string]string{annotationRefresh: "normal"}); err != nil {
 		return false, fmt.Errorf("requesting a comparison with the new kind filter: %w", err)
 	}
-	t.engine.cache.stored(0, written)
 	c.due = time.Time{}
 	return true, nil
 }

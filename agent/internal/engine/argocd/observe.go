@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
@@ -200,12 +198,9 @@ func (t *target) refreshLater(ctx context.Context, app *application, status engi
 		t.syncDue = now.Add(t.syncs.NextJittered(t.engine.timing.syncFirst, t.engine.timing.syncMax))
 	} else if !now.Before(t.syncDue) {
 		t.syncDue = time.Time{}
-		next := app.raw.DeepCopy()
-		// A normal refresh would return the failure that Argo CD has cached.
-		setAnnotations(next, map[string]string{annotationRefresh: "hard"})
-		written, err := t.engine.applications.Update(ctx, next, metav1.UpdateOptions{FieldManager: managedBy})
-		if err == nil {
-			t.engine.cache.stored(0, written)
+		// A normal refresh would return the failure that Argo CD has cached. After an error, the next pass tries it again.
+		if t.annotate(ctx, app, map[string]string{annotationRefresh: "hard"}) != nil {
+			t.at(now.Add(t.engine.timing.syncFirst))
 		}
 		return status
 	}

@@ -151,13 +151,9 @@ func (t *target) storeHolds(ctx context.Context, app *application, gone []fleet.
 	if text == app.annotation(annotationHeld) {
 		return nil
 	}
-	next := app.raw.DeepCopy()
-	setAnnotations(next, map[string]string{annotationHeld: text})
-	written, err := t.engine.applications.Update(ctx, next, metav1.UpdateOptions{FieldManager: managedBy})
-	if err != nil {
+	if err := t.annotate(ctx, app, map[string]string{annotationHeld: text}); err != nil {
 		return fmt.Errorf("writing the holds of the Application: %w", err)
 	}
-	t.engine.cache.stored(0, written)
 	return nil
 }
 

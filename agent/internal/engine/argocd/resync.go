@@ -6,7 +6,6 @@ import (
 	"reflect"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
@@ -68,13 +67,9 @@ func (t *target) syncOnce(ctx context.Context, app *application) error {
 			Revision: t.work.State.Commit, Source: sourceOf(*t.work), SyncOptions: syncOptions(t.work.State.Policy),
 		}, "sync")
 	}
-	next := app.raw.DeepCopy()
-	setAnnotations(next, map[string]string{annotationSync: ""})
-	written, err := t.engine.applications.Update(ctx, next, metav1.UpdateOptions{FieldManager: managedBy})
-	if err != nil {
+	if err := t.annotate(ctx, app, map[string]string{annotationSync: ""}); err != nil {
 		return fmt.Errorf("completing the requested sync of the Application: %w", err)
 	}
-	t.engine.cache.stored(0, written)
 	t.wake.Set()
 	return nil
 }
