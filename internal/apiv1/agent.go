@@ -178,7 +178,7 @@ type PushRequest struct {
 	APIURL           string   `json:"apiURL" minLength:"1" maxLength:"1024" doc:"URL of the API server, https://…; the engine instance connects to it."`
 	Kubeconfig       string   `json:"kubeconfig,omitempty" plain:"-" maxLength:"262144" doc:"A kubeconfig with a context for the URL, with a token or a client certificate. Programs, files, and proxies are refused. It is never returned. In a change, if absent, the credential stays."`
 	Context          string   `json:"context,omitempty" maxLength:"253" doc:"Name of a context of the kubeconfig. If absent, the one for the URL."`
-	Namespaces       []string `json:"namespaces,omitempty" nullable:"false" doc:"Limits the environment to these namespaces; the whole cluster if absent."`
+	Namespaces       []string `json:"namespaces,omitzero" nullable:"false" doc:"Limits the environment to these namespaces; the whole cluster if absent. In a change, if absent, the limit stays, and [] removes it."`
 	ClusterResources bool     `json:"clusterResources,omitempty" doc:"Allows cluster-scoped objects although namespaces are set."`
 }
 

@@ -92,7 +92,7 @@ func ParseEndpointChecks(m *agentv1.EndpointChecks) ([]fleet.EnvironmentCheck, e
 		}
 		reason := fleet.Reason(c.GetReason())
 		if _, known := reason.Info(); !known {
-			return nil, frameError("a check has the unknown reason %q", cut(c.GetReason(), maxWord))
+			continue
 		}
 		at, err := parseTime("as_of", c.GetAsOf())
 		if err != nil {

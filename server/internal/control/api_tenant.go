@@ -60,7 +60,7 @@ type PushSpec struct {
 	Kubeconfig string
 	// Context is the name of a context of the kubeconfig; "" chooses the one for APIURL.
 	Context          string
-	Namespaces       []string // empty: the whole cluster
+	Namespaces       []string // empty: the whole cluster. In an update, nil keeps them and ClusterResources.
 	ClusterResources bool     // allowed although Namespaces is set
 }
 

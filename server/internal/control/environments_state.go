@@ -83,6 +83,9 @@ func (s *Service) DeleteEnvironment(ctx context.Context, p auth.Principal, tenan
 			if err := tx.Credentials().Delete(ctx, t.ID, env.Push.CredentialID); err != nil {
 				return err
 			}
+			if err := s.placer.PlacePush(ctx, tx, t.ID); err != nil { // another one may have waited for its place
+				return err
+			}
 		}
 		return s.audit(ctx, tx, p, environmentEvent("environment.delete", env, ""))
 	})

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
@@ -76,11 +75,8 @@ func administrableCredential(ctx context.Context, tx store.Tx, p auth.Principal,
 	if err != nil {
 		return fleet.Tenant{}, fleet.Credential{}, err
 	}
-	c, err := tx.Credentials().ByName(ctx, t.ID, name)
-	if err != nil {
-		return fleet.Tenant{}, fleet.Credential{}, fmt.Errorf("credential %q: %w", name, err)
-	}
-	return t, c, nil
+	c, err := credentialByName(ctx, tx, t.ID, name)
+	return t, c, err
 }
 
 // useCredential makes the repository with a URL, and no other one, use a credential.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/kubeconfig"
+	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/listing"
 	"github.com/kedge-dev/kedge/server/internal/seal"
@@ -120,11 +121,14 @@ func (s *Service) updatePush(ctx context.Context, tx store.Tx, p auth.Principal,
 		}
 		return fleet.Conflict("environment %q cannot change between agents and a cluster of its own: create another environment", env.Name)
 	}
-	push, err := pushOf(*req.Push)
+	was, spec := *env.Push, *req.Push
+	if spec.Namespaces == nil {
+		spec.Namespaces, spec.ClusterResources = was.Namespaces, was.ClusterResources || spec.ClusterResources
+	}
+	push, err := pushOf(spec)
 	if err != nil {
 		return err
 	}
-	was := *env.Push
 	if push.APIURL != was.APIURL {
 		if err := pushUnused(ctx, tx, env); err != nil {
 			return err
@@ -246,8 +250,9 @@ func (s *Service) PushEnvironments(ctx context.Context, agent fleet.Agent) ([]fl
 		}
 		for _, env := range environments {
 			credential, err := s.pushCredential(ctx, tx, env)
-			if err != nil {
-				return fmt.Errorf("environment %q: %w", env.Name, err)
+			if err != nil { // the other environments do not wait for it
+				s.cfg.Log.Error("a push environment is not delivered: its credential cannot be read", "environment", env.Name, obs.Err(err))
+				continue
 			}
 			out = append(out, fleet.PushEnvironment{
 				ID: env.ID, Name: env.Name, Tenant: tenant, APIURL: env.Push.APIURL, Namespaces: env.Push.Namespaces,

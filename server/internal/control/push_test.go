@@ -81,6 +81,48 @@ func TestPushCredentialsAreSentOnlyToTheirInstance(t *testing.T) {
 	ok(t, d.DeleteAgent(d.ctx, root, "default", "one", control.Match{}))
 }
 
+// No repository can use the credential of a push environment: an agent would get it as that of a Git server.
+func TestRepositoriesCannotUseTheCredentialOfAPushEnvironment(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t)
+	env, err := d.CreateEnvironment(d.ctx, root, "default", control.CreateEnvironment{Name: "customer", Push: pushWith("token")})
+	ok(t, err)
+	var name string
+	ok(t, d.store.View(d.ctx, func(tx store.Tx) error {
+		c, err := tx.Credentials().Get(d.ctx, env.TenantID, env.Push.CredentialID)
+		name = c.Name
+		return err
+	}))
+	for _, url := range []string{"ssh://git@git.example.com/app.git", "https://git.example.com/app.git"} {
+		_, err := d.CreateRepository(d.ctx, root, "default", control.CreateRepository{URL: url, Credential: name})
+		if len(fleet.Problems(err)) == 0 {
+			t.Errorf("%s with credential %s: got %v", url, name, err)
+		}
+	}
+}
+
+// Another kubeconfig does not lift the limits of an environment.
+func TestARotationKeepsTheNamespacesOfAPushEnvironment(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t)
+	push := pushWith("first")
+	push.Namespaces, push.ClusterResources = []string{"shop"}, true
+	_, err := d.CreateEnvironment(d.ctx, root, "default", control.CreateEnvironment{Name: "customer", Push: push})
+	ok(t, err)
+	for _, step := range []struct {
+		namespaces []string
+		want       string
+	}{{nil, "[shop] true"}, {[]string{}, "[] false"}} {
+		push := pushWith("second")
+		push.Namespaces = step.namespaces
+		env, err := d.UpdateEnvironment(d.ctx, root, "default", "customer", control.UpdateEnvironment{Push: push}, control.Match{})
+		ok(t, err)
+		if got := fmt.Sprint(env.Push.Namespaces, env.Push.ClusterResources); got != step.want {
+			t.Errorf("after a change with %v the environment has %s, want %s", step.namespaces, got, step.want)
+		}
+	}
+}
+
 // Each mistake of a kubeconfig has its reason, and stores nothing.
 // covers: K7
 func TestPushEnvironmentsRefuseMistakes(t *testing.T) {

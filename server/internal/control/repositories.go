@@ -118,15 +118,18 @@ func credentialFor(ctx context.Context, tx store.Tx, repo fleet.Repository, name
 	if name == "" {
 		return "", nil
 	}
-	c, err := tx.Credentials().ByName(ctx, repo.TenantID, name)
+	c, err := credentialByName(ctx, tx, repo.TenantID, name)
 	if errors.Is(err, store.ErrNotFound) {
 		return "", fleet.Invalid("credential", "there is no credential %q", name)
 	}
 	if err != nil {
 		return "", err
 	}
-	overHTTP := strings.HasPrefix(repo.URL, "https://") || strings.HasPrefix(repo.URL, "http://")
-	if overHTTP != (c.Kind == fleet.CredentialHTTPS) {
+	want := fleet.CredentialSSH
+	if strings.HasPrefix(repo.URL, "https://") || strings.HasPrefix(repo.URL, "http://") {
+		want = fleet.CredentialHTTPS
+	}
+	if c.Kind != want {
 		return "", fleet.Invalid("credential", "credential %q has kind %q, which does not fit %s", name, c.Kind, repo.URL)
 	}
 	return c.ID, nil

@@ -172,6 +172,13 @@ func (s *Service) UpdateRun(ctx context.Context, p auth.Principal, tenant string
 		if run.Revision == req.Revision {
 			return nil
 		}
+		d, err := tx.Deployments().Get(ctx, run.TenantID, run.DeploymentID)
+		if err != nil {
+			return err
+		}
+		if err := notUpgrading(ctx, tx, d); err != nil {
+			return err
+		}
 		run.Revision, run.Message = req.Revision, ""
 		return tx.Runs().Update(ctx, *run)
 	})

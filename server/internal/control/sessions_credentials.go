@@ -59,6 +59,9 @@ func (s *Service) engineCredential(ctx context.Context, tx store.Tx, agent fleet
 	if err != nil {
 		return nil, "", fmt.Errorf("reading the credential of a repository: %w", err)
 	}
+	if c.Kind != fleet.CredentialHTTPS && c.Kind != fleet.CredentialSSH {
+		return nil, fleet.CredentialNotWithheld, nil // not one of a repository
+	}
 	secret, err := s.opened(c)
 	if err != nil {
 		return nil, "", fmt.Errorf("credential %q: %w", c.Name, err)

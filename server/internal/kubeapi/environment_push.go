@@ -30,7 +30,7 @@ func (k *environmentKind) storePush(ctx context.Context, r resource, tenant flee
 		return refuse(fleet.ReasonKubeconfigMissing, fmt.Sprintf("Secret %q in namespace %q has no key %q", name.Name, name.Namespace, kubeconfigKey))
 	}
 	push := &control.PushSpec{
-		APIURL: cr.Spec.APIURL, Kubeconfig: kubeconfig, Context: cr.Spec.Context, Namespaces: cr.Spec.Namespaces, ClusterResources: cr.Spec.ClusterResources,
+		APIURL: cr.Spec.APIURL, Kubeconfig: kubeconfig, Context: cr.Spec.Context, Namespaces: append([]string{}, cr.Spec.Namespaces...), ClusterResources: cr.Spec.ClusterResources,
 	}
 	_, err = k.control.UpdateEnvironment(ctx, p, tenant.Name, cr.Name, control.UpdateEnvironment{Push: push}, control.Match{})
 	if errors.Is(err, store.ErrNotFound) {

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -144,8 +143,7 @@ func (a *application) version() fleet.Version { return parseVersion(a.annotation
 func (a *application) repository() secretKey {
 	project, _, _ := unstructured.NestedString(a.spec, "project")
 	url, _, _ := unstructured.NestedString(a.spec, "source", "repoURL")
-	tenant, _, _ := strings.Cut(a.annotation(annotationDeployment), "/")
-	return secretKey{project, tenant, url}
+	return secretKey{project, a.tenant(), url}
 }
 
 // server returns the URL of the API server that the Application applies to.

@@ -70,7 +70,7 @@ func (t *target) apply(ctx context.Context, app *application) outcome {
 // mayRedirect reports whether the destination of an Application may be written although it differs. A change by hand is
 // reverted: the annotation then still names the environment.
 func (t *target) mayRedirect(app *application, need projectNeed) bool {
-	return app.annotation(annotationEnvironment) == string(t.work.Source.Environment) && app.annotation(annotationServer) == need.server
+	return app.environment() == t.work.Source.Environment && withoutProject(app.annotation(annotationServer)) == withoutProject(need.server)
 }
 
 // ensureRepository writes the Secret of the repository. After a change, Argo CD reads the repository again.

@@ -170,7 +170,10 @@ func (c *cache) ofTarget(id fleet.TargetID) (a *application, ready bool, failure
 	if a = c.applications[applicationName(id)]; a != nil && (a.annotation(annotationTakenBy) == "" || a.annotation(annotationTakenBy) == string(id)) {
 		return a, ready, failure
 	}
-	return c.applications[c.takenOver[id]], ready, failure
+	if a = c.applications[c.takenOver[id]]; a != nil && a.annotation(annotationTakenBy) != string(id) {
+		a = nil // a later target has it
+	}
+	return a, ready, failure
 }
 
 func (c *cache) project(name string) *unstructured.Unstructured {

@@ -79,6 +79,12 @@ func serverOf(env fleet.PushEnvironment, project string) string {
 	return env.APIURL + "?" + projectParameter + "=" + project
 }
 
+// withoutProject returns a URL of serverOf without the project, which changes with the limits of a grant.
+func withoutProject(server string) string {
+	url, _, _ := strings.Cut(server, "?"+projectParameter+"=")
+	return url
+}
+
 // data returns the content that Argo CD expects of the Secret of a cluster.
 func (c *clusters) data(key secretKey) (map[string]string, bool) {
 	c.served.Lock()

@@ -41,7 +41,7 @@ func (t *target) detach(ctx context.Context, app *application) outcome {
 // released describes the objects that stay when the target ends, and that no other deployment takes over.
 func (t *target) released(app *application, reason fleet.Reason) (out []fleet.ObjectStatus) {
 	for _, r := range app.objects() {
-		if !t.handOver(r.ref().String()).IsZero() {
+		if t.handOver(app, r.ref().String()).Reason == fleet.ReasonHandOverPending {
 			continue
 		}
 		health, message := objectHealth(app, r)
@@ -196,12 +196,14 @@ func covers(had []syncResource, refs []fleet.ObjectRef) bool {
 // is not among them.
 func (t *target) startDelete(ctx context.Context, app *application, remove []fleet.ObjectRef) error {
 	need, err := t.needOf(app)
-	if err != nil {
+	if err != nil && t.engine.cache.project(need.name) == nil {
 		return err
 	}
-	// The project of an earlier agent exists already, and is not changed.
-	if _, err := t.engine.ensureProject(ctx, need); err != nil && !errors.As(err, new(*nameInUseError)) {
-		return err
+	if err == nil {
+		// The project of an earlier agent exists already, and is not changed.
+		if _, err := t.engine.ensureProject(ctx, need); err != nil && !errors.As(err, new(*nameInUseError)) {
+			return err
+		}
 	}
 	revision, _, _ := unstructured.NestedString(app.spec, "source", "targetRevision")
 	return t.request(ctx, app, &syncOperation{
@@ -220,7 +222,7 @@ func (t *target) needOf(app *application) (projectNeed, error) {
 	if id := fleet.EnvironmentID(app.annotation(annotationEnvironment)); id != "" {
 		env, ok := t.engine.clusters.environment(id)
 		if !ok {
-			return projectNeed{}, fmt.Errorf("the push environment %s of the Application was not delivered to this agent yet", id)
+			return need, fmt.Errorf("the push environment %s of the Application was not delivered to this agent yet", id)
 		}
 		need.environment = &env
 	}

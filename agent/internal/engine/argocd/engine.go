@@ -151,6 +151,21 @@ func (e *Engine) signalAllLocked() {
 	}
 }
 
+// signalWaitingLocked wakes the targets that wait for others.
+func (e *Engine) signalWaitingLocked() {
+	for _, t := range e.targets {
+		if t.waitsForOthers.Load() {
+			t.wake.Set()
+		}
+	}
+}
+
+func (e *Engine) wakeWaiting() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.signalWaitingLocked()
+}
+
 // selector selects what belongs to this agent.
 func (e *Engine) selector() string { return labelAgent + "=" + string(e.config().agent) }
 
@@ -253,6 +268,7 @@ func (e *Engine) Set(d engine.Desired) {
 		e.startLocked(t)
 	}
 	t.accept(d)
+	e.signalWaitingLocked()
 }
 
 // Pending implements [engine.Engine].
@@ -290,5 +306,6 @@ func (e *Engine) retire(t *target, last engine.Status) bool {
 		clear(e.ended)
 	}
 	e.ended[t.id] = last
+	e.signalWaitingLocked()
 	return true
 }

@@ -3,6 +3,7 @@ package argocd
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -30,22 +31,35 @@ func (a *application) shared() (out []string) {
 	return out
 }
 
-// gives returns the names of the objects that the Application has and does not need any more.
+// gives returns the names of the objects that the Application has and does not need any more. After a failed comparison,
+// Argo CD lists every object as one that requires pruning.
 func (a *application) gives() (out []string) {
 	ends := a.annotation(annotationEnd) != ""
+	failure, _ := conditions(a)
 	for _, r := range a.objects() {
-		if ends || r.RequiresPruning {
+		if ends || r.RequiresPruning && r.Status == argoOutOfSync && failure.IsZero() {
 			out = append(out, r.ref().String())
 		}
 	}
 	return out
 }
 
+// tenant returns the tenant of the Application. Its deployment is TENANT/NAME.
+func (a *application) tenant() string {
+	tenant, _, _ := strings.Cut(a.annotation(annotationDeployment), "/")
+	return tenant
+}
+
+// environment returns the push environment of the Application; "" for the cluster of the agent.
+func (a *application) environment() fleet.EnvironmentID {
+	return fleet.EnvironmentID(a.annotation(annotationEnvironment))
+}
+
 // takeOver requests a sync of the shared objects that nothing else needs. It reports whether it has written the
 // Application.
 func (t *target) takeOver(ctx context.Context, app *application, last attempt) (requested bool, err error) {
 	shared := app.shared()
-	if len(shared) == 0 || t.work.State.Policy.DryRun || app.busy() && !last.failed || last.partial && !last.failed && !last.succeeded {
+	if len(shared) == 0 || t.work.State.Policy.DryRun || t.engine.isPending() || app.busy() && !last.failed || last.partial && !last.failed && !last.succeeded {
 		return false, nil
 	}
 	take, err := t.takeable(ctx, app, shared)
@@ -83,19 +97,23 @@ func (t *target) endRetries(ctx context.Context, app *application) error {
 // takeable returns the objects of the source that another Application of the agent gives, or that are tracked for an
 // Application that does not exist, if the policy adopts them.
 func (t *target) takeable(ctx context.Context, app *application, shared []string) (out []fleet.ObjectRef, err error) {
-	given := t.engine.cache.given(app.raw.GetName())
+	given := t.engine.cache.given(app)
 	adopted := map[string]bool{}
 	if t.work.State.Policy.Adopt {
 		if adopted, err = t.adoptable(ctx, shared); err != nil {
 			return nil, err
 		}
 	}
+	named := map[string]int{} // objects of the source, by what the messages of Argo CD name
+	for _, r := range app.objects() {
+		named[r.Kind+"/"+r.Name]++
+	}
 	for _, r := range app.objects() {
 		ref := r.ref()
-		if r.RequiresPruning || r.Status == argoSynced || t.engine.desiredBy(ref.String(), t.id) != "" {
+		if r.RequiresPruning || r.Status == argoSynced || len(t.engine.desiring(ref.String(), t.id, app.environment())) > 0 {
 			continue
 		}
-		if given[ref.String()] || adopted[ref.Kind+"/"+ref.Name] {
+		if name := ref.Kind + "/" + ref.Name; given[ref.String()] || adopted[name] && named[name] == 1 {
 			out = append(out, ref)
 		}
 	}
@@ -105,7 +123,7 @@ func (t *target) takeable(ctx context.Context, app *application, shared []string
 // adoptable returns the objects, as KIND/NAME, whose Application does not exist. Argo CD names the Applications only in a
 // message. If that is not as expected, nothing is adopted.
 func (t *target) adoptable(ctx context.Context, shared []string) (map[string]bool, error) {
-	out := map[string]bool{}
+	out, exists := map[string]bool{}, map[string]bool{}
 	for _, message := range shared {
 		object, applications, ok := strings.Cut(message, " is part of applications ")
 		_, other, two := strings.Cut(applications, " and ")
@@ -118,19 +136,22 @@ func (t *target) adoptable(ctx context.Context, shared []string) (map[string]boo
 			out[object] = true
 		case err != nil && !strings.ContainsAny(other, "/ "):
 			return nil, fmt.Errorf("reading Application %q, which has %s: %w", other, object, err)
+		default:
+			exists[object] = true
 		}
 	}
+	maps.DeleteFunc(out, func(object string, _ bool) bool { return exists[object] })
 	return out, nil
 }
 
-// given returns the objects that the Applications of the agent, other than one, do not need any more. An Application with an
-// operation may be about to delete them.
-func (c *cache) given(except string) map[string]bool {
+// given returns the objects that other Applications of the tenant, in the same cluster, do not need any more. An Application
+// with an operation may be about to delete them.
+func (c *cache) given(to *application) map[string]bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := map[string]bool{}
-	for name, a := range c.applications {
-		if name == except || a.busy() {
+	for _, a := range c.applications {
+		if a.raw.GetName() == to.raw.GetName() || a.busy() || a.tenant() != to.tenant() || a.environment() != to.environment() {
 			continue
 		}
 		for _, object := range a.gives() {
@@ -145,34 +166,53 @@ func (t *target) awaited(app *application) (out []fleet.ObjectStatus) {
 	t.waitsForOthers.Store(true) // before the Applications of the others are read
 	for _, r := range app.objects() {
 		ref := r.ref()
-		if why := t.handOver(ref.String()); !why.IsZero() && !t.engine.taken(ref.String(), t.id) {
+		if why := t.handOver(app, ref.String()); why.Reason == fleet.ReasonHandOverPending && !t.taken(app, ref.String()) {
 			out = append(out, fleet.ObjectStatus{ObjectRef: ref, Sync: fleet.SyncSyncing, Health: fleet.HealthUnknown, Reason: why.Reason, Message: why.Message})
 		}
 	}
 	return out
 }
 
-// handOver returns why an object stays for another deployment; zero when there is none.
-func (t *target) handOver(object string) fleet.Cause {
+// handOver returns why an object stays for another deployment in the same cluster; zero when there is none. Objects are not
+// handed over to other tenants, whose names are not told.
+func (t *target) handOver(app *application, object string) fleet.Cause {
 	if slices.Contains(t.work.State.Confirmed, object) {
 		return fleet.Cause{}
 	}
 	for _, h := range t.work.State.HandOvers {
-		if h.Names(object) {
+		if h.Names(object) && !t.engine.elsewhere(t.work.Tenant, h.Deployment, app.environment()) {
 			return fleet.Cause{Reason: fleet.ReasonHandOverPending, Message: h.String()}
 		}
 	}
-	if other := t.engine.desiredBy(object, t.id); other != "" {
-		return fleet.Cause{Reason: fleet.ReasonHandOverPending, Message: fmt.Sprintf("deployment %s is about to take it over", other)}
+	others := t.engine.desiring(object, t.id, app.environment())
+	for _, d := range others {
+		if d.Tenant == t.work.Tenant {
+			return fleet.Cause{Reason: fleet.ReasonHandOverPending, Message: fmt.Sprintf("deployment %q is about to take it over", d.Deployment)}
+		}
+	}
+	if len(others) > 0 {
+		return fleet.Cause{Reason: fleet.ReasonPruneBlocked, Message: "a deployment of another tenant desires it"}
 	}
 	return fleet.Cause{}
 }
 
+// elsewhere reports whether a deployment applies to another cluster than that of an environment.
+func (e *Engine) elsewhere(tenant, deployment string, environment fleet.EnvironmentID) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, t := range e.targets {
+		if d := t.newest(); d != nil && d.Source != nil && d.Tenant == tenant && d.Deployment == deployment {
+			return d.Source.Environment != environment
+		}
+	}
+	return false
+}
+
 // taken reports whether the Application of another target that desires an object has it.
-func (e *Engine) taken(object string, except fleet.TargetID) bool {
-	for _, d := range e.desiring(object, except) {
-		app, ready, _ := e.cache.ofTarget(d.Target)
-		if ready && app != nil && compares(app, d) && slices.ContainsFunc(app.objects(), func(r resourceStatus) bool {
+func (t *target) taken(app *application, object string) bool {
+	for _, d := range t.engine.desiring(object, t.id, app.environment()) {
+		other, ready, _ := t.engine.cache.ofTarget(d.Target)
+		if ready && other != nil && compares(other, d) && slices.ContainsFunc(other.objects(), func(r resourceStatus) bool {
 			return r.ref().String() == object && r.Status == argoSynced && !r.RequiresPruning
 		}) {
 			return true
@@ -181,28 +221,20 @@ func (e *Engine) taken(object string, except fleet.TargetID) bool {
 	return false
 }
 
-// desiring returns the states, other than that of a target, whose source has an object.
-func (e *Engine) desiring(object string, except fleet.TargetID) (out []*engine.Desired) {
+// desiring returns the states, other than that of a target, whose source has an object in the cluster of an environment.
+func (e *Engine) desiring(object string, except fleet.TargetID, environment fleet.EnvironmentID) (out []*engine.Desired) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, t := range e.targets {
-		if t.id == except {
+		if t.id == except || t.refused.Load() {
 			continue
 		}
 		// A dry run, and a deployment that is refused, never get the object.
-		if d := t.newest(); d != nil && d.Source != nil && !d.State.Policy.DryRun && unsupported(*d).IsZero() {
+		if d := t.newest(); d != nil && d.Source != nil && d.Source.Environment == environment && !d.State.Policy.DryRun && unsupported(*d).IsZero() {
 			if _, found := slices.BinarySearch(d.Source.Objects, object); found {
 				out = append(out, d)
 			}
 		}
 	}
 	return out
-}
-
-// desiredBy returns a deployment, other than that of a target, whose source has an object; "" if there is none.
-func (e *Engine) desiredBy(object string, except fleet.TargetID) string {
-	for _, d := range e.desiring(object, except) {
-		return d.Tenant + "/" + d.Deployment
-	}
-	return ""
 }

@@ -134,7 +134,10 @@ func (t *target) observe(ctx context.Context, app *application) outcome {
 	}
 	status.Objects = append(objects, left...)
 	t.summarizeLeft(&status, left)
-	t.waitsForOthers.Store(unsettled > 0 && len(app.shared()) > 0) // before the Applications of the others are read
+	waits := unsettled > 0 && len(app.shared()) > 0 || slices.ContainsFunc(left, handedOver)
+	if !t.waitsForOthers.Swap(waits) && waits {
+		t.wake.Set() // the others may have changed before it waited for them
+	}
 	if unsettled > 0 {
 		if err := t.settle(ctx, app, last); err != nil {
 			return t.writeFailed(err)
@@ -360,6 +363,11 @@ func (t *target) summarizeLeft(status *engine.Status, left []fleet.ObjectStatus)
 	case len(kept) > 0:
 		o.Message = "kept: " + listed(kept)
 	}
+}
+
+// handedOver reports whether an object waits for another deployment.
+func handedOver(o fleet.ObjectStatus) bool {
+	return o.Reason == fleet.ReasonHandOverPending || o.Reason == fleet.ReasonPruneBlocked
 }
 
 func names(objects []fleet.ObjectStatus) (out []string) {

@@ -114,11 +114,24 @@ func (t *target) keeps(app *application, ref fleet.ObjectRef) fleet.Cause {
 	if t.work.Source != nil && slices.Contains(t.work.Source.Objects, name) {
 		return fleet.Cause{Reason: fleet.ReasonPruneBlocked, Message: "the server rendered it from this revision, and Argo CD did not"}
 	}
-	if why := s.policy.RefuseDeletion(); !why.IsZero() {
-		return why
-	}
 	if why := s.kinds.Refusal(ref); why != "" {
 		return fleet.Cause{Reason: fleet.ReasonKindNotAllowed, Message: why}
+	}
+	if app.environment() == "" { // scope and policy are about the cluster of the agent
+		if why := s.keeps(ref); !why.IsZero() {
+			return why
+		}
+	}
+	if limits := t.work.State.Limits; !limits.Allows(ref, ref.Namespace != "") {
+		return fleet.Cause{Reason: fleet.ReasonGrantViolation, Message: limits.Refusal(ref, ref.Namespace != "")}
+	}
+	return t.handOver(app, name)
+}
+
+// keeps returns why the owner of the cluster, or the scope of the agent, does not allow a deletion; zero when they do.
+func (s settings) keeps(ref fleet.ObjectRef) fleet.Cause {
+	if why := s.policy.RefuseDeletion(); !why.IsZero() {
+		return why
 	}
 	if why := s.policy.Refusal(ref, ref.Namespace != ""); !why.IsZero() {
 		return why
@@ -126,10 +139,7 @@ func (t *target) keeps(app *application, ref fleet.ObjectRef) fleet.Cause {
 	if s.scope == fleet.ScopeNamespaced && !slices.Contains(s.namespaces, ref.Namespace) {
 		return fleet.Cause{Reason: fleet.ReasonOutsideScope, Message: "this agent is limited to other namespaces"}
 	}
-	if limits := t.work.State.Limits; !limits.Allows(ref, ref.Namespace != "") {
-		return fleet.Cause{Reason: fleet.ReasonGrantViolation, Message: limits.Refusal(ref, ref.Namespace != "")}
-	}
-	return t.handOver(name)
+	return fleet.Cause{}
 }
 
 // storeHolds writes the holds if they have changed. Holds of objects that are back in the source, or gone, end. An object that

@@ -45,6 +45,12 @@ func continuesForAnotherTarget(w *world) {
 	first := w.target
 	w.target, w.versions = fleet.NewTargetID(), 0
 	e = w.start()
+	// A target that is detached before it was applied does not take it.
+	d := w.desired("")
+	d.Source, d.State.Digest, d.State.Detached = nil, "", true
+	e.Set(d)
+	w.await("Detached", func(s engine.Status) bool { return s.Observed.Sync == fleet.SyncDetached })
+	w.target, w.versions = fleet.NewTargetID(), 0
 	e.Pending(1)
 	commit := w.appFolder("a")
 	e.Set(w.desired(commit))

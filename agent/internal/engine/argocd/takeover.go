@@ -29,8 +29,7 @@ func (t *target) unclaimed(ctx context.Context, out *outcome) bool {
 	}
 	labels := found.GetLabels()
 	if labels[labelTarget] != string(t.id) || labels[labelManagedBy] != managedBy || labels[labelAgent] == "" {
-		t.looked = true
-		return false
+		return t.takeLost(ctx, out) // it may be with a later target of the deployment, which a restored database does not have
 	}
 	if labels[labelAgent] != string(t.engine.config().agent) {
 		setLabel(found, labelAgent, string(t.engine.config().agent))
@@ -53,7 +52,8 @@ func (t *target) unclaimed(ctx context.Context, out *outcome) bool {
 func (t *target) takeLost(ctx context.Context, out *outcome) bool {
 	found := t.engine.cache.lost(t.work.Tenant+"/"+t.work.Deployment, t.engine.knows)
 	switch {
-	case found == nil, t.work.State.Tombstone && (t.work.State.HoldPrune || !t.work.State.Consent):
+	case found == nil, t.work.State.Detached, t.work.State.Tombstone && (t.work.State.HoldPrune || !t.work.State.Consent),
+		!t.work.State.Tombstone && (t.work.Source == nil || t.work.Source.Environment != found.environment()):
 		t.looked = true
 		return false
 	case t.engine.isPending():

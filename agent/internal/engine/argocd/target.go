@@ -28,7 +28,8 @@ type target struct {
 	minimum fleet.Version   // of the Application that was recovered
 	requests
 
-	waitsForOthers atomic.Bool // it is woken by the Applications of other targets too
+	// waitsForOthers: it is woken by changes of other targets too. refused: its newest state may not be applied here.
+	waitsForOthers, refused atomic.Bool
 
 	// The rest belongs to the goroutine of run.
 	work *engine.Desired // the state that this pass is about
@@ -48,7 +49,9 @@ type schedules struct {
 	syncs      wait.Backoff // of failed syncs and comparisons
 	due        time.Time    // of the next attempt without an event; zero when there is none
 	syncDue    time.Time    // before it, no failed sync is started again
-	notStarted time.Time    // when a requested operation was seen first that Argo CD had not started
+	notStarted time.Time    // when a requested operation was seen first that Argo CD had not started, or was reminded of it
+	remindAt   time.Time    // of the next reminder
+	reminders  wait.Backoff
 }
 
 // requests are what users have requested, besides the desired state.
@@ -172,7 +175,7 @@ func (t *target) pass(life context.Context) (ended bool) {
 	if life.Err() != nil {
 		return false // the engine stops
 	}
-	if app != nil && out.err == nil && !out.ended {
+	if app != nil && out.err == nil && !out.ended && out.status.Observed.Reason != fleet.ReasonNewerReplica {
 		out.err = t.remind(ctx)
 	}
 	t.schedule(&out)
@@ -187,21 +190,25 @@ func (t *target) pass(life context.Context) (ended bool) {
 func (t *target) remind(ctx context.Context) error {
 	app, _, _ := t.engine.cache.ofTarget(t.id)
 	if app == nil || !app.requested() {
-		t.notStarted = time.Time{}
+		t.notStarted, t.remindAt = time.Time{}, time.Time{}
+		t.reminders.Reset()
 		return nil
 	}
 	if t.notStarted.IsZero() {
 		t.notStarted = time.Now()
 	}
-	if due := t.notStarted.Add(startGrace); time.Now().Before(due) {
-		t.at(due)
+	if t.remindAt.IsZero() {
+		t.remindAt = t.notStarted.Add(t.reminders.NextJittered(startGrace, maxReminder))
+	}
+	if time.Now().Before(t.remindAt) {
+		t.at(t.remindAt)
 		return nil
 	}
 	if err := t.annotate(ctx, app, map[string]string{annotationReminded: time.Now().UTC().Format(time.RFC3339)}); err != nil {
 		return fmt.Errorf("reminding Argo CD of an operation: %w", err)
 	}
-	t.notStarted = time.Now()
-	t.at(t.notStarted.Add(startGrace))
+	t.notStarted, t.remindAt = time.Now(), time.Time{}
+	t.wake.Set() // plans the next one
 	return nil
 }
 
@@ -217,8 +224,12 @@ func (t *target) annotate(ctx context.Context, app *application, values map[stri
 	return err
 }
 
-// startGrace is how long Argo CD may take to start an operation.
-const startGrace = 10 * time.Second
+// startGrace is how long Argo CD may take to start an operation before the first reminder, and maxReminder the longest time
+// between two of them.
+const (
+	startGrace  = 10 * time.Second
+	maxReminder = 3 * time.Minute
+)
 
 // outcome is the result of a pass.
 type outcome struct {
