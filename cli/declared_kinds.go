@@ -80,11 +80,12 @@ type agentSpec struct {
 	EngineNamespace       string   `json:"engineNamespace,omitempty"`
 	DeliverGitCredentials bool     `json:"deliverGitCredentials,omitempty"`
 	EngineInstance        bool     `json:"engineInstance,omitempty"`
+	Draining              bool     `json:"draining,omitempty"`
 }
 
 func agentKind() declaredKind {
 	as := func(v apiv1.Agent) current {
-		return current{metadata: resourcefile.Metadata{Name: v.Name, Labels: v.Labels}, spec: agentSpec{v.Namespaces, v.EngineNamespace, v.DeliverGitCredentials, v.EngineInstance}}
+		return current{metadata: resourcefile.Metadata{Name: v.Name, Labels: v.Labels}, spec: agentSpec{v.Namespaces, v.EngineNamespace, v.DeliverGitCredentials, v.EngineInstance, v.Draining}}
 	}
 	return declaredKind{
 		kind: "Agent", words: agentResource().words(), labelled: true, parse: parseSpec(asIs[agentSpec]),
@@ -99,7 +100,7 @@ func agentKind() declaredKind {
 		},
 		update: func(ctx context.Context, c *client.Client, now current, m resourcefile.Metadata, spec any) (string, error) {
 			s := spec.(agentSpec)
-			return patch(ctx, c, now, apiv1.UpdateAgent{Labels: given(m.Labels), Namespaces: append([]string{}, s.Namespaces...), EngineNamespace: &s.EngineNamespace, DeliverGitCredentials: &s.DeliverGitCredentials, EngineInstance: &s.EngineInstance})
+			return patch(ctx, c, now, apiv1.UpdateAgent{Labels: given(m.Labels), Namespaces: append([]string{}, s.Namespaces...), EngineNamespace: &s.EngineNamespace, DeliverGitCredentials: &s.DeliverGitCredentials, EngineInstance: &s.EngineInstance, Draining: &s.Draining})
 		},
 	}
 }

@@ -28,7 +28,9 @@ type Agent struct {
 	DeliverGitCredentials bool
 	// Instance is set for an engine instance: push environments may be placed on the agent. It is set only together with
 	// EngineNamespace.
-	Instance     bool
+	Instance bool
+	// Draining keeps push environments away from an engine instance, and moves those that it serves to another one.
+	Draining     bool
 	SpecRevision int64 // rises with every edit; see If-Match
 	CreatedAt    time.Time
 	// Capabilities is Capabilities.Hash of what its cluster offers, as it last told; "" before it has.

@@ -219,6 +219,12 @@ func edited(a fleet.Agent, req UpdateAgent) (fleet.Agent, error) {
 	if req.Instance != nil {
 		a.Instance = *req.Instance
 	}
+	if req.Draining != nil {
+		a.Draining = *req.Draining
+	}
+	if a.Draining && !a.Instance {
+		return fleet.Agent{}, fleet.Invalid("draining", "only an engine instance can be drained")
+	}
 	return a, checkEngine(a.EngineNamespace, a.DeliverGitCredentials, a.Instance)
 }
 
@@ -235,7 +241,7 @@ func engineUnused(ctx context.Context, tx store.Tx, a fleet.Agent) error {
 
 func sameAgent(a, b fleet.Agent) bool {
 	return maps.Equal(a.Labels, b.Labels) && slices.Equal(a.Namespaces, b.Namespaces) && a.EngineNamespace == b.EngineNamespace && a.DeliverGitCredentials == b.DeliverGitCredentials &&
-		a.Instance == b.Instance
+		a.Instance == b.Instance && a.Draining == b.Draining
 }
 
 func (s *Service) editAgent(ctx context.Context, tx store.Tx, p auth.Principal, a fleet.Agent) (fleet.Agent, error) {
@@ -261,6 +267,9 @@ func agentWords(a fleet.Agent) string {
 	}
 	if a.Instance {
 		text += "; serves push environments"
+	}
+	if a.Draining {
+		text += "; is drained"
 	}
 	return text
 }
@@ -300,7 +309,7 @@ func (s *Service) DeleteAgent(ctx context.Context, p auth.Principal, tenant, nam
 		if err := notDeploying(ctx, tx, p, a); err != nil {
 			return err
 		}
-		if err := servesNothing(ctx, tx, a, "be deleted"); err != nil {
+		if err := s.abandonPush(ctx, tx, a); err != nil {
 			return err
 		}
 		if err := s.releaseAll(ctx, tx, a); err != nil {
@@ -315,6 +324,9 @@ func (s *Service) DeleteAgent(ctx context.Context, p auth.Principal, tenant, nam
 			return err
 		}
 		if err := tx.Agents().Delete(ctx, a.TenantID, a.ID); err != nil {
+			return err
+		}
+		if err := s.placer.PlacePush(ctx, tx, a.TenantID); err != nil {
 			return err
 		}
 		if err := s.audit(ctx, tx, p, agentEvent("agent.delete", a, "")); err != nil {

@@ -37,6 +37,8 @@ type UpdateAgent struct {
 	DeliverGitCredentials *bool
 	// Instance can be cleared only while the agent serves no push environment.
 	Instance *bool
+	// Draining moves the push environments of an engine instance to another one.
+	Draining *bool
 }
 
 // AgentView is an agent for users.

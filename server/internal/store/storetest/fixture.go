@@ -153,7 +153,7 @@ var capabilities = fleet.Capabilities{KubeVersion: "v1.36.3", APIVersions: []str
 func newAgent(tenant fleet.TenantID, name string) fleet.Agent {
 	return fleet.Agent{
 		ID: fleet.NewAgentID(), TenantID: tenant, Name: name, Labels: map[string]string{"region": "eu", "tier": ""},
-		Scope: fleet.ScopeNamespaced, Namespaces: []string{"dude", "naww"}, EngineNamespace: "argocd", DeliverGitCredentials: true, Instance: true, SpecRevision: 1, CreatedAt: at(1),
+		Scope: fleet.ScopeNamespaced, Namespaces: []string{"dude", "naww"}, EngineNamespace: "argocd", DeliverGitCredentials: true, Instance: true, Draining: true, SpecRevision: 1, CreatedAt: at(1),
 	}
 }
 

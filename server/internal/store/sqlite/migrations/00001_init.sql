@@ -92,6 +92,8 @@ CREATE TABLE agents (
     deliver_git_credentials INTEGER NOT NULL DEFAULT 0 CHECK (deliver_git_credentials IN (0, 1)),
     -- instance lets push environments be placed on the agent.
     instance INTEGER NOT NULL DEFAULT 0 CHECK (instance IN (0, 1)),
+    -- draining moves the push environments of the agent to other ones.
+    draining INTEGER NOT NULL DEFAULT 0 CHECK (draining IN (0, 1)),
     -- applications is the number of Applications of Argo CD that the agent does not manage.
     applications INTEGER NOT NULL DEFAULT 0 CHECK (applications >= 0),
     PRIMARY KEY (tenant_id, id),
@@ -223,6 +225,8 @@ CREATE TABLE environments (
     push_cluster_resources INTEGER NOT NULL DEFAULT 0 CHECK (push_cluster_resources IN (0, 1)),
     push_credential        TEXT NOT NULL DEFAULT '',
     push_instance          TEXT NOT NULL DEFAULT '',
+    -- push_moving_from is the agent that has to stop before push_instance is set again.
+    push_moving_from       TEXT NOT NULL DEFAULT '',
     checked_revision       TEXT NOT NULL DEFAULT '',
     checked_reason         TEXT NOT NULL DEFAULT '',
     checked_message        TEXT NOT NULL DEFAULT '',
