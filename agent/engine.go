@@ -51,7 +51,7 @@ func newEngineRunner(cfg Config, cluster *rest.Config, parts parts, offline *off
 // clusterEngine is an engine of this agent.
 type clusterEngine interface {
 	engine.Engine
-	Configure(agent fleet.AgentID, scope fleet.Scope, namespaces []string)
+	Configure(agent fleet.AgentID, scope fleet.Scope, namespaces []string, kinds fleet.KindFilter)
 	Restrict(p ownerpolicy.Policy)
 	Retry()
 }
@@ -62,12 +62,12 @@ func (r *engineRunner) newEngine(w wire.Welcome) (clusterEngine, error) {
 	if r.cfg.ArgoCDNamespace != "" {
 		return argocd.New(argocd.Config{
 			Namespace: r.cfg.Namespace, EngineNamespace: r.cfg.ArgoCDNamespace, REST: r.cluster, Reporter: r.reporter(w.AgentID),
-			Foreign: r.applications(w.AgentID), Checked: r.checks(w.AgentID), Log: log, AgentID: w.AgentID, Scope: w.Scope, Namespaces: w.Namespaces,
+			Foreign: r.applications(w.AgentID), Checked: r.checks(w.AgentID), Log: log, AgentID: w.AgentID, Scope: w.Scope, Namespaces: w.Namespaces, Kinds: w.Kinds,
 		})
 	}
 	return builtin.New(builtin.Config{
 		Namespace: r.cfg.Namespace, REST: r.cluster, Reporter: r.reporter(w.AgentID), Metrics: r.metrics,
-		Log: log, AgentID: w.AgentID, Scope: w.Scope, Namespaces: w.Namespaces,
+		Log: log, AgentID: w.AgentID, Scope: w.Scope, Namespaces: w.Namespaces, Kinds: w.Kinds,
 	})
 }
 
@@ -164,12 +164,15 @@ func (r *engineRunner) welcomed(ctx context.Context, w wire.Welcome) (running li
 		if r.current != nil && r.current.agent != w.AgentID {
 			r.stop()
 		}
-		r.offline.SetAgent(offlinecache.Agent{ID: w.AgentID, Name: w.AgentName, Tenant: w.Tenant, Scope: w.Scope, Namespaces: w.Namespaces})
+		r.offline.SetAgent(offlinecache.Agent{
+			ID: w.AgentID, Name: w.AgentName, Tenant: w.Tenant, Scope: w.Scope, Namespaces: w.Namespaces,
+			IncludeKinds: w.Kinds.Include, ExcludeKinds: w.Kinds.Exclude,
+		})
 		if r.current == nil {
 			// The server is available, so that it sends again what start defers.
 			found, _, err = r.start(ctx, life, w)
 		} else {
-			r.current.Configure(w.AgentID, w.Scope, w.Namespaces)
+			r.current.Configure(w.AgentID, w.Scope, w.Namespaces, w.Kinds)
 		}
 		if r.current != nil {
 			running = r.current

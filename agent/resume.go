@@ -52,5 +52,8 @@ func (r *engineRunner) resumeFrom(ctx, life context.Context, cache offlinecache.
 }
 
 func welcomeOf(a offlinecache.Agent) wire.Welcome {
-	return wire.Welcome{AgentID: a.ID, AgentName: a.Name, Tenant: a.Tenant, Scope: a.Scope, Namespaces: a.Namespaces}
+	return wire.Welcome{
+		AgentID: a.ID, AgentName: a.Name, Tenant: a.Tenant, Scope: a.Scope, Namespaces: a.Namespaces,
+		Kinds: fleet.KindFilter{Include: a.IncludeKinds, Exclude: a.ExcludeKinds},
+	}
 }

@@ -11,8 +11,8 @@ import (
 )
 
 func (a *app) agentCommand() *cobra.Command {
-	cmd := group("agent", "Enroll, label, upgrade, uninstall and delete agents",
-		a.agentEnrollCommand(), a.agentManifestCommand(), a.agentLabelCommand(), a.agentRotateCommand(), a.agentTokenCommand(), a.agentConfigCommand(),
+	cmd := group("agent", "Enroll, label, limit, upgrade, uninstall and delete agents",
+		a.agentEnrollCommand(), a.agentManifestCommand(), a.agentLabelCommand(), a.agentSetCommand(), a.agentRotateCommand(), a.agentTokenCommand(), a.agentConfigCommand(),
 		a.agentUninstallCommand(), a.agentDeleteCommand(), a.agentDismissCommand(), a.agentApplicationsCommand(), a.agentDrainCommand(), getCommand(a, "get", agentResource()))
 	cmd.Aliases = []string{"agents", "ag"}
 	return cmd

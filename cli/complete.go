@@ -68,6 +68,8 @@ func (a *app) complete(root *cobra.Command) {
 			names = completeNames(a, tokenResource())
 		case "person":
 			names = completeNames(a, personResource())
+		case "engine-upgrade":
+			names = completeNames(a, engineUpgradeResource())
 		case "tenant":
 			names = completeNames(a, tenantResource())
 		default:

@@ -81,14 +81,34 @@ type agentSpec struct {
 	DeliverGitCredentials bool     `json:"deliverGitCredentials,omitempty"`
 	EngineInstance        bool     `json:"engineInstance,omitempty"`
 	Draining              bool     `json:"draining,omitempty"`
+	// KindFilter is left out of an export when the configuration file of the agent declares it.
+	KindFilter *apiv1.KindFilter `json:"kindFilter,omitempty"`
+}
+
+// sortKinds brings a kind filter into the form that the server returns.
+func sortKinds(s *agentSpec) error {
+	f := s.KindFilter
+	if f == nil {
+		return nil
+	}
+	slices.Sort(f.Include)
+	slices.Sort(f.Exclude)
+	if len(f.Include) == 0 && len(f.Exclude) == 0 {
+		s.KindFilter = nil
+	}
+	return nil
 }
 
 func agentKind() declaredKind {
 	as := func(v apiv1.Agent) current {
-		return current{metadata: resourcefile.Metadata{Name: v.Name, Labels: v.Labels}, spec: agentSpec{v.Namespaces, v.EngineNamespace, v.DeliverGitCredentials, v.EngineInstance, v.Draining}}
+		spec := agentSpec{Namespaces: v.Namespaces, EngineNamespace: v.EngineNamespace, DeliverGitCredentials: v.DeliverGitCredentials, EngineInstance: v.EngineInstance, Draining: v.Draining}
+		if !v.KindFilterFromConfig {
+			spec.KindFilter = v.KindFilter
+		}
+		return current{metadata: resourcefile.Metadata{Name: v.Name, Labels: v.Labels}, spec: spec}
 	}
 	return declaredKind{
-		kind: "Agent", words: agentResource().words(), labelled: true, parse: parseSpec(asIs[agentSpec]),
+		kind: "Agent", words: agentResource().words(), labelled: true, parse: parseSpec(sortKinds),
 		list: func(ctx context.Context, c *client.Client) ([]current, error) {
 			return listAll(ctx, c, c.In("agents"), as, every)
 		},
@@ -100,7 +120,14 @@ func agentKind() declaredKind {
 		},
 		update: func(ctx context.Context, c *client.Client, now current, m resourcefile.Metadata, spec any) (string, error) {
 			s := spec.(agentSpec)
-			return patch(ctx, c, now, apiv1.UpdateAgent{Labels: given(m.Labels), Namespaces: append([]string{}, s.Namespaces...), EngineNamespace: &s.EngineNamespace, DeliverGitCredentials: &s.DeliverGitCredentials, EngineInstance: &s.EngineInstance, Draining: &s.Draining})
+			change := apiv1.UpdateAgent{
+				Labels: given(m.Labels), Namespaces: append([]string{}, s.Namespaces...), EngineNamespace: &s.EngineNamespace,
+				DeliverGitCredentials: &s.DeliverGitCredentials, EngineInstance: &s.EngineInstance, Draining: &s.Draining, KindFilter: s.KindFilter,
+			}
+			if was := now.spec.(agentSpec).KindFilter; s.KindFilter == nil && was != nil {
+				change.KindFilter = &apiv1.KindFilter{} // it left the file
+			}
+			return patch(ctx, c, now, change)
 		},
 	}
 }

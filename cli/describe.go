@@ -45,7 +45,7 @@ func (a *app) nouns() []noun {
 		nounOf(a, deploymentResource(), a.describeDeployment), nounOf(a, agentResource(), a.describeAgent),
 		nounOf(a, environmentResource(), a.describeEnvironment), nounOf(a, byURL(repositoryResource()), a.describeRepository),
 		nounOf(a, credentialResource(), a.describeCredential), nounOf(a, tenantResource(), a.describeTenant),
-		nounOf(a, operationResource(), a.describeOperation),
+		nounOf(a, operationResource(), a.describeOperation), nounOf(a, engineUpgradeResource(), a.describeEngineUpgrade),
 	}
 }
 

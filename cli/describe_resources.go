@@ -95,6 +95,13 @@ func (a *app) describeAgent(ctx context.Context, c *client.Client, v apiv1.Agent
 		}
 		w.field(0, "Engine instance", state)
 	}
+	if f := v.KindFilter; f != nil {
+		w.optional(0, "Included kinds", strings.Join(f.Include, ","))
+		w.optional(0, "Excluded kinds", strings.Join(f.Exclude, ","))
+	}
+	if v.KindFilterFromConfig {
+		w.field(0, "Kind filter", "declared in the configuration file of the agent")
+	}
 	w.field(0, "Targets", strconv.Itoa(v.Targets))
 	a.conditions(w, v.Conditions)
 	var replicas [][]string

@@ -19,6 +19,7 @@ import (
 func (a *app) agentEnrollCommand() *cobra.Command {
 	var req apiv1.EnrollAgent
 	var tokenFile, chosenFile string
+	var kinds kindFlags
 	cmd := &cobra.Command{
 		Use:   "enroll NAME",
 		Short: "Enroll an agent and print the manifest that installs it",
@@ -30,7 +31,7 @@ func (a *app) agentEnrollCommand() *cobra.Command {
 			"kedge agent enroll team-a --namespaces team-a,team-a-staging > agent.yaml",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req.Name = args[0]
+			req.Name, req.KindFilter = args[0], kinds.filter()
 			var err error
 			if req.Token, err = chosenToken(chosenFile); err != nil {
 				return err
@@ -41,6 +42,7 @@ func (a *app) agentEnrollCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringToStringVar(&req.Labels, "label", nil, "labels that environments select by, KEY=VALUE,…; may be repeated")
 	f.StringSliceVar(&req.Namespaces, "namespaces", nil, "limit the agent to these namespaces (default: the whole cluster)")
+	kinds.add(f)
 	f.StringVar(&req.EngineNamespace, "argocd-namespace", "", "namespace of an Argo CD in the cluster, which then fetches and applies (default: the agent applies)")
 	f.BoolVar(&req.DeliverGitCredentials, "deliver-git-credentials", false, "let the agent store the credentials of private repositories as Secrets in the namespace of Argo CD")
 	f.BoolVar(&req.EngineInstance, "engine-instance", false, "place push environments on the agent, whose Argo CD then applies to their clusters; needs --argocd-namespace")

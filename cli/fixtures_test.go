@@ -10,7 +10,7 @@ import (
 func agents() []apiv1.Agent {
 	return []apiv1.Agent{
 		{
-			Name: "lost", Scope: "cluster", CreatedAt: born.Add(-76 * time.Hour), Labels: map[string]string{"region": "eu", "tier": "prod"}, Targets: 1, LastSeenAt: born, Connections: []apiv1.Connection{
+			Name: "lost", Scope: "cluster", KindFilter: &apiv1.KindFilter{Include: []string{"ConfigMap", "Service"}, Exclude: []string{"*"}}, CreatedAt: born.Add(-76 * time.Hour), Labels: map[string]string{"region": "eu", "tier": "prod"}, Targets: 1, LastSeenAt: born, Connections: []apiv1.Connection{
 				{Replica: "pod-x", Version: "v8", KubeVersion: "v1.36.3", ClusterUID: "0123456789", LastSeenAt: born},
 			},
 		},

@@ -63,7 +63,8 @@ func (a *app) getCommand() *cobra.Command {
 		getCommand(a, "", tenantResource()), getCommand(a, "", memberResource()), getCommand(a, "", personResource()), getCommand(a, "", tokenResource()), getCommand(a, "", grantResource()),
 		getCommand(a, "", credentialResource()), getCommand(a, "", operationResource()),
 		getCommand(a, "", agentResource()), getCommand(a, "", deploymentResource()), getCommand(a, "", environmentResource()),
-		getCommand(a, "", eventResource(a.Now)), getCommand(a, "", repositoryResource()), getCommand(a, "", gitLabProjectResource()))
+		getCommand(a, "", eventResource(a.Now)), getCommand(a, "", repositoryResource()), getCommand(a, "", gitLabProjectResource()),
+		getCommand(a, "", engineUpgradeResource()))
 	cmd.Aliases = listAliases
 	cmd.Example = "kedge get deployments -l team=web -o wide\nkedge get deployment/web -o yaml\nkedge get agents -A"
 	return cmd

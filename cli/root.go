@@ -89,6 +89,7 @@ func build(o Options) (*cobra.Command, *app) {
 		a.renderCommand(),
 		a.runCommand(),
 		a.operationCommand(),
+		a.engineUpgradeCommand(),
 		a.tenantCommand(),
 		a.tokenCommand(),
 		a.personCommand(),

@@ -103,7 +103,33 @@ type DisconnectedCluster struct {
 	// +kubebuilder:validation:MaxItems=200
 	// +optional
 	Namespaces []string `json:"namespaces,omitempty"`
+	// KindFilter selects the kinds of objects that the agent manages. If it is absent, the agent manages all kinds except the
+	// built-in exclusions. A change deletes nothing.
+	// +optional
+	KindFilter *KindFilter `json:"kindFilter,omitempty"`
 }
+
+// KindFilter selects kinds of objects. A kind that include matches is allowed. Otherwise a kind that the built-in exclusions
+// or exclude match is refused, and every other kind is allowed. To allow only some kinds, exclude "*" and include these.
+type KindFilter struct {
+	// Include has kinds that are allowed, even if they are excluded.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=set
+	// +optional
+	Include []KindRule `json:"include,omitempty"`
+	// Exclude has kinds that are refused.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=set
+	// +optional
+	Exclude []KindRule `json:"exclude,omitempty"`
+}
+
+// KindRule is a kind: "ConfigMap" of the core group, "Deployment.apps", "Ingress.*" of every group, "*.example.com" for every
+// kind of a group, or "*".
+//
+// +kubebuilder:validation:MaxLength=253
+// +kubebuilder:validation:Pattern=`^(\*|[A-Z][A-Za-z0-9]*)(\.(\*|[a-z0-9]([-a-z0-9.]*[a-z0-9])?))?$`
+type KindRule string
 
 // AgentSelector selects agents by name or by labels.
 //

@@ -34,6 +34,8 @@ type File struct {
 	// Lists is true if the file has a list of deployments, even an empty one. Only then are deployments that
 	// are not listed removed.
 	Lists bool
+	// Kinds is the kind filter of the agent; nil if the file has none.
+	Kinds *fleet.KindFilter
 	// Notices name the parts of the file that have no effect.
 	Notices []fleet.ConfigFinding
 }

@@ -29,6 +29,7 @@ func ParseKedge(data []byte) (File, error) {
 				v.problem("is %d, but this server supports version 1", n)
 			}
 		},
+		"kindFilter": func(v value) { out.Kinds = readKindFilter(v) },
 		"deployments": func(v value) {
 			out.Lists = true
 			v.items(func(i int, item value) {
@@ -51,6 +52,19 @@ func ParseKedge(data []byte) (File, error) {
 		return File{}, p.result() // the result is incomplete
 	}
 	return out, p.result()
+}
+
+func readKindFilter(v value) *fleet.KindFilter {
+	var include, exclude []string
+	v.fields(map[string]func(value){"include": words(&include), "exclude": words(&exclude)})
+	var invalid *fleet.InvalidError
+	unread := func(rule string) bool { return rule == "" } // reported already
+	include, exclude = slices.DeleteFunc(include, unread), slices.DeleteFunc(exclude, unread)
+	if err := (fleet.KindFilter{Include: include, Exclude: exclude}).Check(v.path); errors.As(err, &invalid) {
+		v.p.problem(invalid.Field, v.p.lines[invalid.Field], "%s", invalid.Problem)
+	}
+	filter := fleet.NewKindFilter(include, exclude)
+	return &filter
 }
 
 func readDeployment(v value) Deployment {

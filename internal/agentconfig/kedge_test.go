@@ -39,6 +39,9 @@ func refusals(t *testing.T, err error) []string {
 
 const wholeKedgeFile = `
 version: 1
+kindFilter:
+  include: [Deployment.apps, ConfigMap]
+  exclude: ["*"]
 deployments:
   - name: web
     labels: {team: shop}
@@ -84,7 +87,7 @@ func TestKedgeFileIsReadWhole(t *testing.T) {
 	if err != nil {
 		t.Fatalf("parsing: %v", err)
 	}
-	want := agentconfig.File{Lists: true, Deployments: []agentconfig.Deployment{
+	want := agentconfig.File{Lists: true, Kinds: &fleet.KindFilter{Include: []string{"ConfigMap", "Deployment.apps"}, Exclude: []string{"*"}}, Deployments: []agentconfig.Deployment{
 		{
 			Name: "web", Labels: map[string]string{"team": "shop"}, Namespace: "shop", Prune: true,
 			Source: fleet.Source{
@@ -147,7 +150,11 @@ func TestKedgeFileIsRefusedByField(t *testing.T) {
 			"line 5: deployments[1].y: is not a known key: use one of labels, name, namespace, onRemove, policy, source",
 			"line 6: deployments[1].namespace: must be text (put it into quotes), but is a number",
 		}},
-		"too big": {"", "#" + strings.Repeat("x", agentconfig.MaxSize), []string{"the file has 131073 bytes, and 131072 are allowed"}},
+		"plural": {"kinds are written as in a manifest", "kindFilter:\n  include: [configmaps]\n  exclude: [x, 3]\n", []string{
+			`line 2: kindFilter.include: "configmaps" is not a kind: write "ConfigMap", "Deployment.apps", "Ingress.*", "*.example.com" or "*"`,
+			"line 3: kindFilter.exclude[1]: must be text (put it into quotes), but is a number"}},
+		"unknown list": {"", "kindFilter: {only: [Secret]}\n", []string{"line 1: kindFilter.only: is not a known key: use one of exclude, include"}},
+		"too big":      {"", "#" + strings.Repeat("x", agentconfig.MaxSize), []string{"the file has 131073 bytes, and 131072 are allowed"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

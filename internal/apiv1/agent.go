@@ -37,6 +37,8 @@ type Agent struct {
 	DeliverGitCredentials bool              `json:"deliverGitCredentials,omitempty" doc:"Whether the agent stores the credentials of private repositories in the namespace of Argo CD."`
 	EngineInstance        bool              `json:"engineInstance,omitempty" doc:"Whether push environments are placed on the agent."`
 	Draining              bool              `json:"draining,omitempty" doc:"Whether the push environments of the agent move to other engine instances."`
+	KindFilter            *KindFilter       `json:"kindFilter,omitempty" doc:"The kinds of objects that the agent manages; absent if it has no filter besides the built-in exclusions."`
+	KindFilterFromConfig  bool              `json:"kindFilterFromConfig,omitempty" doc:"Whether the configuration file of the agent declares the kind filter, so that only the file can change it."`
 	Reason                string            `json:"reason" doc:"AgentConnected, AgentDisconnected or AgentNeverConnected."`
 	Conditions            []Condition       `json:"conditions" nullable:"false" doc:"Connected and, if its configuration file is not in force, ConfigReady."`
 	Connected             bool              `json:"connected"`
@@ -46,6 +48,13 @@ type Agent struct {
 	Targets               int               `json:"targets" doc:"Number of deployments on the agent."`
 	Warnings              []Cause           `json:"warnings,omitempty" nullable:"false" doc:"VersionSkew, SeveralClusters, EngineMismatch, TokenRotationFailed, or why its configuration file is not in force."`
 	Connections           []Connection      `json:"connections,omitempty" nullable:"false" doc:"One per replica."`
+}
+
+// KindFilter selects kinds of objects. Inclusions come first, then the built-in exclusions, then the exclusions. A kind that
+// nothing matches is allowed.
+type KindFilter struct {
+	Include []string `json:"include,omitempty" nullable:"false" maxItems:"64" doc:"Kinds that are allowed, even if they are excluded: ConfigMap, Deployment.apps, Ingress.* (of every group), *.example.com (every kind of a group), or *."`
+	Exclude []string `json:"exclude,omitempty" nullable:"false" maxItems:"64" doc:"Kinds that are refused, written as in include."`
 }
 
 // Connection is one replica of an agent, as it last introduced itself.
@@ -69,6 +78,7 @@ type EnrollAgent struct {
 	EngineNamespace       string            `json:"engineNamespace,omitempty" maxLength:"63" doc:"Namespace of an Argo CD in the cluster, which then fetches and applies the deployments of the agent. If absent, the agent applies them by itself."`
 	DeliverGitCredentials bool              `json:"deliverGitCredentials,omitempty" doc:"Sends the credentials of private repositories of the tenant to the agent, which stores them as Secrets in the namespace of Argo CD. Requires engineNamespace."`
 	EngineInstance        bool              `json:"engineInstance,omitempty" doc:"Lets push environments of the tenant be placed on the agent, which gets their credentials. Requires engineNamespace."`
+	KindFilter            *KindFilter       `json:"kindFilter,omitempty" doc:"The kinds of objects that the agent manages; all except the built-in exclusions if absent."`
 	Image                 string            `json:"image,omitempty" doc:"Image of the agent; required unless the server has a default (--agent-image) or withoutDeployment is set."`
 	Replicas              int               `json:"replicas,omitempty" minimum:"0" maximum:"9" doc:"Number of pods. One leads, the others are on standby. Default: 1."`
 	Token                 string            `json:"token,omitempty" plain:"-" minLength:"1" maxLength:"512" doc:"The token for the agent's Secret; weak tokens are refused. If absent, the server generates one."`
@@ -92,6 +102,7 @@ type UpdateAgent struct {
 	DeliverGitCredentials *bool             `json:"deliverGitCredentials,omitempty" doc:"Whether the agent gets the credentials of private repositories. After a change, apply the manifest of the agent again."`
 	EngineInstance        *bool             `json:"engineInstance,omitempty" doc:"Whether push environments are placed on the agent. It cannot be cleared while the agent serves one. After a change, apply the manifest of the agent again."`
 	Draining              *bool             `json:"draining,omitempty" doc:"Moves the push environments of an engine instance to another one, and places no others on it."`
+	KindFilter            *KindFilter       `json:"kindFilter,omitempty" doc:"Replaces the kind filter; {} removes it. A change deletes nothing."`
 }
 
 // AgentApplications are the Applications of Argo CD, in the namespace of the agent's engine, that the agent does not manage.

@@ -1,6 +1,9 @@
 package fleet
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Scope defines how much of a cluster an agent may touch.
 type Scope string
@@ -30,14 +33,24 @@ type Agent struct {
 	// EngineNamespace.
 	Instance bool
 	// Draining keeps push environments away from an engine instance, and moves those that it serves to another one.
-	Draining     bool
-	SpecRevision int64 // rises with every edit; see If-Match
-	CreatedAt    time.Time
+	Draining bool
+	// Kinds selects the kinds of objects that the agent manages.
+	Kinds KindFilter
+	// KindsFromConfig means that the configuration file of the agent declares Kinds. Only the file can change them then.
+	KindsFromConfig bool
+	SpecRevision    int64 // rises with every edit; see If-Match
+	CreatedAt       time.Time
 	// Capabilities is Capabilities.Hash of what its cluster offers, as it last told; "" before it has.
 	Capabilities string
 	// Uninstalling is set while the objects of the agent are deleted on request: no environment selects the
 	// agent any more.
 	Uninstalling bool
+}
+
+// SameToAgent reports whether two versions of an agent are configured equally for the agent itself.
+func (a Agent) SameToAgent(b Agent) bool {
+	return a.ID == b.ID && a.Scope == b.Scope && slices.Equal(a.Namespaces, b.Namespaces) && a.Kinds.Equal(b.Kinds) &&
+		a.EngineNamespace == b.EngineNamespace && a.DeliverGitCredentials == b.DeliverGitCredentials && a.Instance == b.Instance
 }
 
 // Connection is one replica of an agent, as described in its last hello message.

@@ -32,6 +32,8 @@ type (
 	RunID string
 	// OperationID identifies an operation.
 	OperationID string
+	// EngineUpgradeID identifies an upgrade of Argo CD.
+	EngineUpgradeID string
 )
 
 func newID(prefix string) string {
@@ -74,3 +76,6 @@ func NewRunID() RunID { return RunID(newID("run")) }
 
 // NewOperationID returns a new id.
 func NewOperationID() OperationID { return OperationID(newID("opn")) }
+
+// NewEngineUpgradeID returns a new id.
+func NewEngineUpgradeID() EngineUpgradeID { return EngineUpgradeID(newID("upg")) }

@@ -53,13 +53,7 @@ func (l Limits) allowsNamespace(ref ObjectRef, namespaced bool) bool {
 }
 
 func (l Limits) allowsKind(ref ObjectRef) bool {
-	return len(l.Kinds) == 0 || slices.ContainsFunc(l.Kinds, func(pattern string) bool {
-		if pattern == "*" {
-			return true
-		}
-		kind, group, _ := strings.Cut(pattern, ".")
-		return group == ref.Group && (kind == "*" || kind == ref.Kind)
-	})
+	return len(l.Kinds) == 0 || matchingRule(l.Kinds, ref) != ""
 }
 
 // Refusal returns the message why Allows refuses an object, or "".

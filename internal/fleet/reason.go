@@ -49,6 +49,21 @@ const (
 	ReasonPolicyUnsupported      Reason = "PolicyUnsupported"
 )
 
+// Reasons of upgrades of Argo CD, of their instances, and of their events.
+const (
+	ReasonEngineUpgradeStarted        Reason = "EngineUpgradeStarted"
+	ReasonEngineUpgradeRunning        Reason = "EngineUpgradeRunning"
+	ReasonEngineUpgradeSucceeded      Reason = "EngineUpgradeSucceeded"
+	ReasonEngineInstanceUpgraded      Reason = "EngineInstanceUpgraded"
+	ReasonEngineInstanceNotReady      Reason = "EngineInstanceNotReady"
+	ReasonEngineInstallFailed         Reason = "EngineInstallFailed"
+	ReasonEngineInstallTimedOut       Reason = "EngineInstallTimedOut"
+	ReasonEngineCanaryTimedOut        Reason = "EngineCanaryTimedOut"
+	ReasonEngineUpgradeHaltedByUser   Reason = "EngineUpgradeHaltedByUser"
+	ReasonEngineUpgradeRollingBack    Reason = "EngineUpgradeRollingBack"
+	ReasonEngineUpgradeRollbackFailed Reason = "EngineUpgradeRollbackFailed"
+)
+
 // Reasons of objects that cannot be applied.
 const (
 	ReasonApplyFailed          Reason = "ApplyFailed"
@@ -66,6 +81,7 @@ const (
 	ReasonNotAdopted           Reason = "NotAdopted"
 	ReasonOwnedByOther         Reason = "OwnedByOther"
 	ReasonOutsideScope         Reason = "OutsideScope"
+	ReasonKindNotAllowed       Reason = "KindNotAllowed"
 	ReasonOwnerPolicy          Reason = "OwnerPolicy"
 	ReasonOwnInstallation      Reason = "OwnInstallation"
 	ReasonGrantViolation       Reason = "GrantViolation"
@@ -83,6 +99,7 @@ const (
 	ReasonProtectedKind         Reason = "ProtectedKind"
 	ReasonNotEmpty              Reason = "NotEmpty"
 	ReasonHeldAfterRecovery     Reason = "HeldAfterRecovery"
+	ReasonHeldByKindFilter      Reason = "HeldByKindFilter"
 	ReasonPruneDisabled         Reason = "PruneDisabled"
 	ReasonPruneBlocked          Reason = "PruneBlocked"
 	ReasonBundleIncomplete      Reason = "BundleIncomplete"

@@ -115,6 +115,10 @@ type Target struct {
 	// VariantError is why there is no variant for the agent, such as a missing label. The target keeps its
 	// state.
 	VariantError string
+	// Kinds is the kind filter of the agent, as of the last placement.
+	Kinds KindFilter
+	// KindError is which object of the newest state Kinds refuses, and why. The target keeps its state.
+	KindError string
 	// DetachedAt is when it left the environment, and Why the cause. DetachedAt is zero while the target
 	// belongs to it.
 	DetachedAt  time.Time

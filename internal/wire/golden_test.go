@@ -30,7 +30,7 @@ var (
 	}
 	welcome = wire.Welcome{
 		Session: "ses-1", AgentID: "agt-1", AgentName: "edge-1", Tenant: "default", Lease: 30 * time.Second,
-		Scope: fleet.ScopeNamespaced, Namespaces: []string{"dude"}, ServerVersion: "v0.1.0", SendTargetStates: true, SendStatuses: true,
+		Scope: fleet.ScopeNamespaced, Namespaces: []string{"dude"}, Kinds: fleet.KindFilter{Include: []string{"ConfigMap"}, Exclude: []string{"*"}}, ServerVersion: "v0.1.0", SendTargetStates: true, SendStatuses: true,
 	}
 	held    = wire.TargetState{Target: "tgt-1", Version: fleet.Version{Epoch: 1, Generation: 7}, Digest: digest}
 	desired = wire.Desired{

@@ -40,6 +40,7 @@ type Welcome struct {
 	Lease            time.Duration
 	Scope            fleet.Scope
 	Namespaces       []string
+	Kinds            fleet.KindFilter
 	ServerVersion    string
 	SendTargetStates bool
 	SendStatuses     bool
@@ -105,12 +106,14 @@ func (w Welcome) Proto() *agentv1.Welcome {
 		LeaseMilliseconds: w.Lease.Milliseconds(), SendTargetStates: w.SendTargetStates, SendStatuses: w.SendStatuses,
 		SendCapabilities: w.SendCapabilities, AcceptCapabilities: w.AcceptCapabilities, AcceptApplications: w.AcceptApplications,
 		AcceptEndpointChecks: w.AcceptEndpointChecks,
-		ServerVersion:        w.ServerVersion, Config: &agentv1.AgentConfig{Scope: string(w.Scope), Namespaces: w.Namespaces},
+		ServerVersion:        w.ServerVersion, Config: &agentv1.AgentConfig{
+			Scope: string(w.Scope), Namespaces: w.Namespaces, IncludeKinds: w.Kinds.Include, ExcludeKinds: w.Kinds.Exclude,
+		},
 	}
 }
 
-// ParseWelcome converts and validates Welcome. It refuses an unknown scope, because another one could allow more than
-// intended.
+// ParseWelcome converts and validates Welcome. It refuses an unknown scope and an invalid kind filter, because
+// another one could allow more than intended.
 func ParseWelcome(m *agentv1.Welcome) (Welcome, error) {
 	w := Welcome{
 		Session: fleet.SessionID(m.GetSession()), AgentID: fleet.AgentID(m.GetAgentId()),
@@ -120,6 +123,7 @@ func ParseWelcome(m *agentv1.Welcome) (Welcome, error) {
 		AcceptEndpointChecks: m.GetAcceptEndpointChecks(),
 		ServerVersion:        clean(m.GetServerVersion(), maxWord),
 		Scope:                fleet.Scope(m.GetConfig().GetScope()), Namespaces: m.GetConfig().GetNamespaces(),
+		Kinds: fleet.NewKindFilter(m.GetConfig().GetIncludeKinds(), m.GetConfig().GetExcludeKinds()),
 	}
 	if err := checkID("session", m.GetSession()); err != nil {
 		return Welcome{}, err
@@ -140,6 +144,10 @@ func ParseWelcome(m *agentv1.Welcome) (Welcome, error) {
 		if err := checkID("namespace", ns); err != nil {
 			return Welcome{}, err
 		}
+	}
+	if err := w.Kinds.Check("kinds"); err != nil {
+		// Ignoring a rule could allow more than intended.
+		return Welcome{}, frameError("the kind filter is not valid: %v", err)
 	}
 	return w, nil
 }

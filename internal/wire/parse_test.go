@@ -68,6 +68,12 @@ var malformed = []struct {
 		_, err := wire.ParseWelcome(m)
 		return err
 	}},
+	{"invalid kind filter", "ignoring a rule could allow more", func() error {
+		m := welcome.Proto()
+		m.Config.ExcludeKinds = []string{"Secret/v2"}
+		_, err := wire.ParseWelcome(m)
+		return err
+	}},
 	{"no lease", "heartbeats would be sent without a pause", func() error {
 		m := welcome.Proto()
 		m.LeaseMilliseconds = 0

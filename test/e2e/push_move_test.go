@@ -46,7 +46,7 @@ func TestPushEnvironmentMovesWithoutDoubleApply(t *testing.T) {
 	for _, name := range []string{"one", "two"} {
 		namespaces[name] = engines.Namespace(t)
 		argocd.Start(t, argocd.Config{Cluster: engines, Namespace: namespaces[name]})
-		agents[name] = enroll(t, s, engines, apiv1.EnrollAgent{Name: name, WithoutDeployment: true, EngineNamespace: namespaces[name], EngineInstance: true})
+		agents[name] = enroll(t, s, engines, apiv1.EnrollAgent{Name: name, EngineNamespace: namespaces[name], EngineInstance: true})
 	}
 	ns := remote.Namespace(t)
 	remote.Kubectl(t, "-n", ns, "create", "serviceaccount", "deployer")

@@ -17,7 +17,14 @@ const (
 	// HeldAfterRecovery means: it was missing from the first version after a recovery of the server, which did not know what this
 	// cluster has: a backup was restored, or the agent was enrolled again.
 	HeldAfterRecovery Hold = "AfterRecovery"
+	// HeldByKindFilter means: it left while the kind filter of the agent excluded its kind. A filter that allows the kind
+	// again must not delete it.
+	HeldByKindFilter Hold = "KindFilter"
 )
+
+// OutsideChange reports whether a held object does not count for the prune limit: the change of the source that is being
+// applied did not remove it.
+func (h Hold) OutsideChange() bool { return h == HeldAfterRecovery || h == HeldByKindFilter }
 
 // Cause returns why an object is held; zero when it is not. A hold of a newer build is held like one over the limit.
 func (h Hold) Cause() fleet.Cause {
@@ -27,6 +34,9 @@ func (h Hold) Cause() fleet.Cause {
 	case HeldAfterRecovery:
 		return fleet.Cause{Reason: fleet.ReasonHeldAfterRecovery,
 			Message: "it was missing when the server recovered (a backup was restored, or the agent was enrolled again), and its deletion was not confirmed since"}
+	case HeldByKindFilter:
+		return fleet.Cause{Reason: fleet.ReasonHeldByKindFilter,
+			Message: "it left while the kind filter of the agent excluded its kind, and its deletion was not confirmed since"}
 	}
 	return fleet.Cause{Reason: fleet.ReasonOverPruneLimit, Message: "it was among too many to be deleted at once, and was not confirmed since"}
 }

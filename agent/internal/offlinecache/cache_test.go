@@ -143,7 +143,7 @@ func round(t *testing.T, p *Cache) {
 	}
 }
 
-var self = Agent{ID: "agt-1", Name: "edge", Tenant: "default", Scope: fleet.ScopeNamespaced, Namespaces: []string{"x"}}
+var self = Agent{ID: "agt-1", Name: "edge", Tenant: "default", Scope: fleet.ScopeNamespaced, Namespaces: []string{"x"}, IncludeKinds: []string{"ConfigMap"}, ExcludeKinds: []string{"*"}}
 
 // same compares what was found to what was kept, in this order.
 func same(t *testing.T, got Snapshot, agent Agent, want ...engine.Desired) {

@@ -24,6 +24,9 @@ type Agent struct {
 	Tenant     string        `json:"tenant"`
 	Scope      fleet.Scope   `json:"scope"`
 	Namespaces []string      `json:"namespaces,omitempty"`
+	// IncludeKinds and ExcludeKinds are the kind filter.
+	IncludeKinds []string `json:"includeKinds,omitempty"`
+	ExcludeKinds []string `json:"excludeKinds,omitempty"`
 	// Refused is true when the server has refused the agent since: its token was revoked, or the agent was deleted.
 	Refused bool `json:"refused,omitempty"`
 }

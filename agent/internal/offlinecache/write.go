@@ -172,5 +172,6 @@ func (p *Cache) skip(c change) {
 
 func sameAgent(a, b Agent) bool {
 	return a.ID == b.ID && a.Name == b.Name && a.Tenant == b.Tenant && a.Scope == b.Scope &&
-		slices.Equal(a.Namespaces, b.Namespaces) && a.Refused == b.Refused
+		slices.Equal(a.Namespaces, b.Namespaces) && slices.Equal(a.IncludeKinds, b.IncludeKinds) &&
+		slices.Equal(a.ExcludeKinds, b.ExcludeKinds) && a.Refused == b.Refused
 }

@@ -7,16 +7,16 @@
 //	  deny: ["team-secret"]
 //	clusterScoped: false        # cluster-scoped objects; true when absent
 //	kinds:
-//	  include: ["Lease.coordination.k8s.io"]   # allowed, even if excluded otherwise
+//	  include: ["Role.rbac.authorization.k8s.io"]   # allowed, even if excluded
 //	  exclude: ["Secret", "*.rbac.authorization.k8s.io"]
 //	serviceAccounts:
 //	  require: true             # a deployment without a ServiceAccount is refused
 //	  allow: ["team-*/deployer"]
 //	deletions: false            # nothing is ever deleted; true when absent
 //
-// Kinds are filtered in this order: included kinds are allowed, built-in exclusions (kinds that a cluster creates by itself,
-// such as Event) are refused, excluded kinds are refused, all other kinds are allowed. To allow only some kinds, exclude "*"
-// and include these.
+// Kinds are filtered in this order: included kinds are allowed, excluded kinds are refused, all other kinds are allowed. To
+// allow only some kinds, exclude "*" and include these. The rules are written as in [fleet.KindFilter]. The kind filter of the
+// agent, which the server sends, and its built-in exclusions apply in addition: an object needs the permission of both.
 //
 // Restrictions are not lifted by accident. While an agent runs, the last policy stays in force when the file is not valid,
 // is empty or is deleted. To lift all restrictions, write {}. Only an agent that starts without the file has no

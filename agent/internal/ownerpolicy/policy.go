@@ -13,7 +13,7 @@ import (
 // maxBytes bounds the file.
 const maxBytes = 128 << 10
 
-// Policy is the policy of a cluster's owner. The zero value allows everything except the built-in exclusions.
+// Policy is the policy of a cluster's owner. The zero value allows everything.
 type Policy struct {
 	Namespaces      Patterns        `json:"namespaces"`
 	ClusterScoped   *bool           `json:"clusterScoped"`
@@ -28,7 +28,7 @@ type Patterns struct {
 	Deny  []string `json:"deny"`
 }
 
-// Kinds are patterns as in fleet.Limits.
+// Kinds are rules as in fleet.KindFilter, without the built-in exclusions: these are part of the filter of the agent.
 type Kinds struct {
 	Include []string `json:"include"`
 	Exclude []string `json:"exclude"`
@@ -39,11 +39,6 @@ type ServiceAccounts struct {
 	Require bool     `json:"require"`
 	Allow   []string `json:"allow"`
 }
-
-// builtinExclusions are kinds that the cluster creates by itself. Managing them would conflict with the cluster.
-var builtinExclusions = fleet.Limits{Kinds: []string{
-	"*.events.k8s.io", "*.metrics.k8s.io", "Endpoints", "EndpointSlice.discovery.k8s.io", "Event", "Lease.coordination.k8s.io", "Node",
-}}
 
 // Parse parses a policy. Unknown fields are errors, so that a typing error does not allow more than intended.
 func Parse(text []byte) (Policy, error) {
@@ -63,10 +58,8 @@ func Parse(text []byte) (Policy, error) {
 			}
 		}
 	}
-	for field, kinds := range map[string][]string{"kinds.include": p.Kinds.Include, "kinds.exclude": p.Kinds.Exclude} {
-		if err := (fleet.Limits{Kinds: kinds}).Check(field); err != nil {
-			return Policy{}, err
-		}
+	if err := fleet.KindFilter(p.Kinds).Check("kinds"); err != nil {
+		return Policy{}, err
 	}
 	return p, nil
 }
@@ -74,7 +67,7 @@ func Parse(text []byte) (Policy, error) {
 // Refusal returns why an object must not be managed, or a zero Cause. namespaced is whether the kind of ref is namespaced.
 func (p Policy) Refusal(ref fleet.ObjectRef, namespaced bool) fleet.Cause {
 	switch {
-	case !p.allowsKind(ref):
+	case fleet.KindFilter(p.Kinds).ExclusionOf(ref) != "":
 		return refused("the owner of this cluster does not allow kind " + kindOf(ref))
 	case !namespaced && p.ClusterScoped != nil && !*p.ClusterScoped:
 		return refused("is cluster-scoped, which the owner of this cluster does not allow")
@@ -86,18 +79,6 @@ func (p Policy) Refusal(ref fleet.ObjectRef, namespaced bool) fleet.Cause {
 
 func refused(message string) fleet.Cause {
 	return fleet.Cause{Reason: fleet.ReasonOwnerPolicy, Message: message}
-}
-
-func (p Policy) allowsKind(ref fleet.ObjectRef) bool {
-	if matchesKind(p.Kinds.Include, ref) {
-		return true
-	}
-	return !matchesKind(builtinExclusions.Kinds, ref) && !matchesKind(p.Kinds.Exclude, ref)
-}
-
-// matchesKind reports whether one of the patterns matches the kind of ref. An empty list matches nothing.
-func matchesKind(kinds []string, ref fleet.ObjectRef) bool {
-	return len(kinds) > 0 && fleet.Limits{Kinds: kinds}.Allows(ref, true)
 }
 
 func (p Policy) allowsNamespace(name string) bool {

@@ -1047,7 +1047,11 @@ type AgentConfig struct {
 	// "cluster" or "namespaced".
 	Scope string `protobuf:"bytes,1,opt,name=scope,proto3" json:"scope,omitempty"`
 	// Only for scope namespaced.
-	Namespaces    []string `protobuf:"bytes,2,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
+	Namespaces []string `protobuf:"bytes,2,rep,name=namespaces,proto3" json:"namespaces,omitempty"`
+	// The kind filter: the agent manages objects whose kind include_kinds matches, and otherwise those whose kind neither the
+	// built-in exclusions nor exclude_kinds match. "ConfigMap", "Deployment.apps", "Ingress.*", "*.example.com" or "*".
+	IncludeKinds  []string `protobuf:"bytes,3,rep,name=include_kinds,json=includeKinds,proto3" json:"include_kinds,omitempty"`
+	ExcludeKinds  []string `protobuf:"bytes,4,rep,name=exclude_kinds,json=excludeKinds,proto3" json:"exclude_kinds,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1092,6 +1096,20 @@ func (x *AgentConfig) GetScope() string {
 func (x *AgentConfig) GetNamespaces() []string {
 	if x != nil {
 		return x.Namespaces
+	}
+	return nil
+}
+
+func (x *AgentConfig) GetIncludeKinds() []string {
+	if x != nil {
+		return x.IncludeKinds
+	}
+	return nil
+}
+
+func (x *AgentConfig) GetExcludeKinds() []string {
+	if x != nil {
+		return x.ExcludeKinds
 	}
 	return nil
 }
@@ -3172,12 +3190,14 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	" \x01(\bR\x10sendCapabilities\x12/\n" +
 	"\x13accept_capabilities\x18\v \x01(\bR\x12acceptCapabilities\x12/\n" +
 	"\x13accept_applications\x18\f \x01(\bR\x12acceptApplications\x124\n" +
-	"\x16accept_endpoint_checks\x18( \x01(\bR\x14acceptEndpointChecks\"C\n" +
+	"\x16accept_endpoint_checks\x18( \x01(\bR\x14acceptEndpointChecks\"\x8d\x01\n" +
 	"\vAgentConfig\x12\x14\n" +
 	"\x05scope\x18\x01 \x01(\tR\x05scope\x12\x1e\n" +
 	"\n" +
 	"namespaces\x18\x02 \x03(\tR\n" +
-	"namespaces\"\xaa\x03\n" +
+	"namespaces\x12#\n" +
+	"\rinclude_kinds\x18\x03 \x03(\tR\fincludeKinds\x12#\n" +
+	"\rexclude_kinds\x18\x04 \x03(\tR\fexcludeKinds\"\xaa\x03\n" +
 	"\aDesired\x12\x16\n" +
 	"\x06target\x18\x01 \x01(\tR\x06target\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x03R\x05epoch\x12\x1e\n" +

@@ -124,6 +124,9 @@ func (s *Service) UnsetAgentConfig(ctx context.Context, p auth.Principal, tenant
 		if err := dropAgentEnvironments(ctx, tx, t.ID, a.Name); err != nil {
 			return err
 		}
+		if err := s.releaseKinds(ctx, tx, p, a); err != nil {
+			return err
+		}
 		return s.audit(ctx, tx, p, agentEvent("agent.config.unset", a, wording.Count(len(live), "deployment")+" let go"))
 	})
 }

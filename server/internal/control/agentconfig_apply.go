@@ -70,7 +70,7 @@ func (s *Service) applyLook(ctx context.Context, tx store.Tx, look reposync.Conf
 		}
 		look.Refuse(want.findings)
 		if len(want.findings) == 0 {
-			if changed, err = s.reconcileConfig(ctx, tx, t, look, want.deployments); err != nil {
+			if changed, err = s.applyDeclared(ctx, tx, t, look, want.deployments); err != nil {
 				return err
 			}
 			c.Live, c.Declares = look.Commit, len(want.deployments)
@@ -85,6 +85,17 @@ func (s *Service) applyLook(ctx context.Context, tx store.Tx, look reposync.Conf
 		look.More += more
 	}
 	return s.recordLook(ctx, tx, look, c, changed)
+}
+
+// applyDeclared applies everything that a file declares, and reports whether anything changed. The kind filter comes first,
+// so that new deployments start with it.
+func (s *Service) applyDeclared(ctx context.Context, tx store.Tx, t fleet.Tenant, look reposync.ConfigFile, want []wantedDeployment) (bool, error) {
+	kinds, err := s.declareKinds(ctx, tx, look)
+	if err != nil {
+		return false, err
+	}
+	changed, err := s.reconcileConfig(ctx, tx, t, look, want)
+	return kinds || changed, err
 }
 
 // recordLook writes the result of reading a file, if anything is new. A new commit counts: a reader of an older
@@ -118,11 +129,16 @@ func (s *Service) recordLook(ctx context.Context, tx store.Tx, look reposync.Con
 	return s.tell(ctx, tx, event)
 }
 
+// configPrincipal is who makes the changes of a file.
+func configPrincipal(look reposync.ConfigFile) auth.Principal {
+	return auth.Principal{Name: fmt.Sprintf("the configuration of agent %q at commit %.12s", look.Config.AgentName, look.Commit), Component: configComponent}
+}
+
 // reconcileConfig applies the difference between the declared and the existing deployments. Unchanged ones are
 // not written.
 func (s *Service) reconcileConfig(ctx context.Context, tx store.Tx, t fleet.Tenant, look reposync.ConfigFile, want []wantedDeployment) (bool, error) {
 	c := look.Config
-	p := auth.Principal{Name: fmt.Sprintf("the configuration of agent %q at commit %.12s", c.AgentName, look.Commit), Component: configComponent}
+	p := configPrincipal(look)
 	declared, err := tx.Declarations().OfAgent(ctx, t.ID, c.AgentName)
 	if err != nil {
 		return false, err

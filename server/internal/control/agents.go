@@ -45,6 +45,7 @@ func (s *Service) EnrollAgent(ctx context.Context, p auth.Principal, tenant stri
 		}
 		agent.Scope, agent.Namespaces = scopeOf(req.Namespaces)
 		agent.EngineNamespace, agent.DeliverGitCredentials, agent.Instance = req.EngineNamespace, req.DeliverGitCredentials, req.Instance
+		agent.Kinds = fleet.NewKindFilter(req.Kinds.Include, req.Kinds.Exclude)
 		if err := tx.Agents().Create(ctx, agent); err != nil {
 			return fmt.Errorf("agent %q: %w", req.Name, err)
 		}
@@ -100,6 +101,9 @@ func checkEnroll(req EnrollAgent) error {
 	if err := checkNamespaces(req.Namespaces); err != nil {
 		return err
 	}
+	if err := req.Kinds.Check("kindFilter"); err != nil {
+		return err
+	}
 	if err := checkEngine(req.EngineNamespace, req.DeliverGitCredentials, req.Instance); err != nil || req.Token == "" {
 		return err
 	}
@@ -148,7 +152,7 @@ func scopeOf(namespaces []string) (fleet.Scope, []string) {
 // sorted returns a set of names in its stored order.
 func sorted(names []string) []string { return slices.Compact(slices.Sorted(slices.Values(names))) }
 
-// UpdateAgent changes labels and namespaces. Labels decide the environments of the agent, so targets are
+// UpdateAgent changes labels, namespaces, the kind filter, and the engine. Labels decide the environments of the agent, so targets are
 // created, detached, and attached again with them.
 func (s *Service) UpdateAgent(ctx context.Context, p auth.Principal, tenant, name string, req UpdateAgent, match Match) (AgentView, error) {
 	var out AgentView
@@ -162,6 +166,9 @@ func (s *Service) UpdateAgent(ctx context.Context, p auth.Principal, tenant, nam
 		}
 		if err := checkOwner(ctx, tx, p, agentResource(agent), "changed"); err != nil {
 			return err
+		}
+		if agent.KindsFromConfig && !p.Owner.IsZero() && req.Kinds != nil && req.Kinds.IsZero() {
+			req.Kinds = nil // a resource without a filter leaves the one of the file
 		}
 		changed, err := edited(agent, req)
 		if err != nil {
@@ -225,6 +232,16 @@ func edited(a fleet.Agent, req UpdateAgent) (fleet.Agent, error) {
 	if a.Draining && !a.Instance {
 		return fleet.Agent{}, fleet.Invalid("draining", "only an engine instance can be drained")
 	}
+	if req.Kinds != nil {
+		if err := req.Kinds.Check("kindFilter"); err != nil {
+			return fleet.Agent{}, err
+		}
+		kinds := fleet.NewKindFilter(req.Kinds.Include, req.Kinds.Exclude)
+		if a.KindsFromConfig && !kinds.Equal(a.Kinds) {
+			return fleet.Agent{}, fleet.Conflict("the configuration file of agent %q declares its kind filter: change the file, or remove kindFilter from it first", a.Name)
+		}
+		a.Kinds = kinds
+	}
 	return a, checkEngine(a.EngineNamespace, a.DeliverGitCredentials, a.Instance)
 }
 
@@ -240,8 +257,7 @@ func engineUnused(ctx context.Context, tx store.Tx, a fleet.Agent) error {
 }
 
 func sameAgent(a, b fleet.Agent) bool {
-	return maps.Equal(a.Labels, b.Labels) && slices.Equal(a.Namespaces, b.Namespaces) && a.EngineNamespace == b.EngineNamespace && a.DeliverGitCredentials == b.DeliverGitCredentials &&
-		a.Instance == b.Instance && a.Draining == b.Draining
+	return maps.Equal(a.Labels, b.Labels) && a.SameToAgent(b) && a.KindsFromConfig == b.KindsFromConfig && a.Draining == b.Draining
 }
 
 func (s *Service) editAgent(ctx context.Context, tx store.Tx, p auth.Principal, a fleet.Agent) (fleet.Agent, error) {
@@ -270,6 +286,9 @@ func agentWords(a fleet.Agent) string {
 	}
 	if a.Draining {
 		text += "; is drained"
+	}
+	if !a.Kinds.IsZero() {
+		text += "; includes kinds: " + listWords(a.Kinds.Include, "none") + "; excludes kinds: " + listWords(a.Kinds.Exclude, "none")
 	}
 	return text
 }

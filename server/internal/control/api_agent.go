@@ -18,6 +18,8 @@ type EnrollAgent struct {
 	DeliverGitCredentials bool
 	// Instance lets push environments be placed on the agent. It requires EngineNamespace.
 	Instance bool
+	// Kinds selects the kinds of objects that the agent manages.
+	Kinds fleet.KindFilter
 	// ConfigRepoURL is the repository of its configuration, or "".
 	ConfigRepoURL string
 }
@@ -39,6 +41,8 @@ type UpdateAgent struct {
 	Instance *bool
 	// Draining moves the push environments of an engine instance to another one.
 	Draining *bool
+	// Kinds cannot change while the configuration file of the agent declares them; the update is a ConflictError then.
+	Kinds *fleet.KindFilter
 }
 
 // AgentView is an agent for users.

@@ -14,7 +14,7 @@ import (
 
 // reads are the use cases without relevant changes.
 var reads = []string{
-	"APITokens", "Agent", "ForeignApplications", "AgentConfig", "AgentObjects", "AgentTokens", "Agents", "Audit", "Credential", "Credentials", "Deployment", "DeploymentDeletion", "Deployments", "DetachedTargets", "Diagnose", "Diff", "Environment", "Environments", "Events",
+	"APITokens", "Agent", "ForeignApplications", "AgentConfig", "AgentObjects", "AgentTokens", "Agents", "Audit", "Credential", "Credentials", "Deployment", "DeploymentDeletion", "Deployments", "DetachedTargets", "Diagnose", "Diff", "EngineUpgrade", "EngineUpgrades", "Environment", "Environments", "Events",
 	"Fleet", "Follow", "GitLabProjects", "Grant", "Grants", "HeldPrunes", "Images", "Members", "Operation", "Operations", "People", "Person", "Repositories", "Repository", "Revisions", "Run", "RunWaiting", "Runs", "SyncRun", "TargetObjects", "Targets",
 	"Tenant", "Tenants", "Webhook",
 	// Stored responses: their requests are recorded separately.
@@ -273,6 +273,9 @@ func TestEveryWriteIsAudited(t *testing.T) {
 	t.Parallel()
 	writes := tenancyWrites()
 	for name, w := range deploymentWrites(t) {
+		writes[name] = w
+	}
+	for name, w := range upgradeWrites(t) {
 		writes[name] = w
 	}
 	for _, m := range useCases() {

@@ -57,6 +57,19 @@ func newReplicas(t *testing.T, db *testDatabase, n int, cfg control.Config) []*r
 	if err != nil {
 		t.Fatal(err)
 	}
+	cfg = testConfig(t, db, cfg)
+	var replicas []*replica
+	for i := range n {
+		r := &replica{git: git, repo: repo, url: git.URL("apps"), store: db.open(t)}
+		r.start(t, filepath.Join(dir, fmt.Sprint("git-", i)), cfg)
+		replicas = append(replicas, r)
+	}
+	return replicas
+}
+
+// testConfig completes the configuration of a replica.
+func testConfig(t *testing.T, db *testDatabase, cfg control.Config) control.Config {
+	t.Helper()
 	if cfg.PollInterval == 0 {
 		cfg.PollInterval = time.Hour
 	}
@@ -65,13 +78,7 @@ func newReplicas(t *testing.T, db *testDatabase, n int, cfg control.Config) []*r
 		t.Fatal(err)
 	}
 	cfg.Key, cfg.Version, cfg.Log, cfg.Shared, cfg.Sealer = []byte(strings.Repeat("k", 32)), "test", slog.New(slog.DiscardHandler), db.shared, ring
-	var replicas []*replica
-	for i := range n {
-		r := &replica{git: git, repo: repo, url: git.URL("apps"), store: db.open(t)}
-		r.start(t, filepath.Join(dir, fmt.Sprint("git-", i)), cfg)
-		replicas = append(replicas, r)
-	}
-	return replicas
+	return cfg
 }
 
 func (r *replica) start(t *testing.T, dir string, cfg control.Config) {

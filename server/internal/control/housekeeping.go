@@ -12,10 +12,11 @@ import (
 
 const (
 	// trimEvery × the busiest fleet stays far below keptChanges.
-	trimEvery   = 10 * time.Minute
-	keptChanges = 200_000
-	keptEvents  = 10_000 // per tenant
-	keptRuns    = 50     // done ones, per deployment
+	trimEvery    = 10 * time.Minute
+	keptChanges  = 200_000
+	keptEvents   = 10_000 // per tenant
+	keptRuns     = 50     // done ones, per deployment
+	keptUpgrades = 50     // done ones, per tenant
 	// A bundle is stored in the transaction that refers to it; the age only protects a running render.
 	unusedBundleAge = time.Hour
 	auditAge        = 90 * 24 * time.Hour
@@ -102,6 +103,7 @@ func (s *Service) tenantChores(ctx context.Context, tenant fleet.TenantID) []cho
 	return []chore{
 		{"events", func(tx store.Tx) error { return tx.Events().Trim(ctx, tenant, keptEvents) }},
 		{"runs", func(tx store.Tx) error { return tx.Runs().Trim(ctx, tenant, keptRuns) }},
+		{"engine upgrades", func(tx store.Tx) error { return tx.EngineUpgrades().Trim(ctx, tenant, keptUpgrades) }},
 		{"connections", func(tx store.Tx) error {
 			_, err := tx.Connections().Trim(ctx, tenant, now.Add(-connectionAge))
 			return err

@@ -46,36 +46,44 @@ func (s *Service) createRun(ctx context.Context, p auth.Principal, tenant, deplo
 		if err != nil {
 			return err
 		}
+		if err := notUpgrading(ctx, tx, d); err != nil {
+			return err
+		}
 		if run, err = ask(tx, d); err != nil {
 			return err
 		}
 		if d, err = tx.Deployments().Get(ctx, t.ID, d.ID); err != nil { // ask may have changed it
 			return err
 		}
-		open, err := tx.Runs().Open(ctx, t.ID, d.ID)
-		if err != nil {
-			return err
-		}
-		replaced := supersededBy(run, open)
-		if len(open)-len(replaced) >= maxOpenRuns {
-			return fleet.Conflict("%d runs of deployment %q are already waiting: terminate some", len(open), d.Name)
-		}
-		if err := s.enqueue(ctx, tx, p, d, &run); err != nil {
-			return err
-		}
-		if err := own(ctx, tx, p, runResource(run)); err != nil {
-			return err
-		}
-		if err := s.planner.Supersede(ctx, tx, replaced, run); err != nil {
-			return err
-		}
-		if err := s.planner.ReconcileTargets(ctx, tx, d, nil); err != nil {
-			return err
-		}
-		run, err = tx.Runs().Get(ctx, t.ID, run.ID)
+		run, err = s.addRun(ctx, tx, p, d, run)
 		return err
 	})
 	return run, err
+}
+
+// addRun is createRun without authorization, in the transaction of its caller.
+func (s *Service) addRun(ctx context.Context, tx store.Tx, p auth.Principal, d fleet.Deployment, run fleet.SyncRun) (fleet.SyncRun, error) {
+	open, err := tx.Runs().Open(ctx, d.TenantID, d.ID)
+	if err != nil {
+		return run, err
+	}
+	replaced := supersededBy(run, open)
+	if len(open)-len(replaced) >= maxOpenRuns {
+		return run, fleet.Conflict("%d runs of deployment %q are already waiting: terminate some", len(open), d.Name)
+	}
+	if err := s.enqueue(ctx, tx, p, d, &run); err != nil {
+		return run, err
+	}
+	if err := own(ctx, tx, p, runResource(run)); err != nil {
+		return run, err
+	}
+	if err := s.planner.Supersede(ctx, tx, replaced, run); err != nil {
+		return run, err
+	}
+	if err := s.planner.ReconcileTargets(ctx, tx, d, nil); err != nil {
+		return run, err
+	}
+	return tx.Runs().Get(ctx, d.TenantID, run.ID)
 }
 
 func (s *Service) enqueue(ctx context.Context, tx store.Tx, p auth.Principal, d fleet.Deployment, run *fleet.SyncRun) error {

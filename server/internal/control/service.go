@@ -16,6 +16,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/render"
 	"github.com/kedge-dev/kedge/server/internal/changefeed"
+	"github.com/kedge-dev/kedge/server/internal/engineupgrade"
 	"github.com/kedge-dev/kedge/server/internal/fairlimit"
 	"github.com/kedge-dev/kedge/server/internal/imageupdate"
 	"github.com/kedge-dev/kedge/server/internal/membership"
@@ -77,6 +78,7 @@ type Service struct {
 	git         Git
 	sources     *reposync.Manager
 	images      *imageupdate.Updater
+	upgrades    *engineupgrade.Manager
 	renders     *fairlimit.Limiter // concurrent renders of all tenants
 	member      *membership.Member
 	feed        *changefeed.Feed
@@ -126,11 +128,14 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 	}, reposync.Deps{
 		Store: st, Git: git, Feed: s.feed, Leader: s.member, Planner: s.planner, Placer: s.placer, Control: repositories{s}, Renders: s.renders,
 	})
+	s.upgrades = engineupgrade.New(engineupgrade.Config{Now: cfg.Now, Log: cfg.Log}, engineupgrade.Deps{
+		Store: st, Feed: s.feed, Leader: s.member, Planner: s.planner, Control: upgradeRuns{s},
+	})
 	s.checks = newSourceChecks(git, cfg)
 	return s, nil
 }
 
-// Work runs the feed, sources, replicas, and housekeeping until ctx ends.
+// Work runs the feed, sources, replicas, upgrades, and housekeeping until ctx ends.
 func (s *Service) Work(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.feed.Run(ctx) })
@@ -140,6 +145,7 @@ func (s *Service) Work(ctx context.Context) error {
 	g.Go(func() error { return s.runHousekeeping(ctx) })
 	g.Go(func() error { return s.polling.Run(ctx) })
 	g.Go(func() error { return s.planner.FollowAhead(ctx) })
+	g.Go(func() error { return s.upgrades.Run(ctx) })
 	return g.Wait()
 }
 

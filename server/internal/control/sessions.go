@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -9,11 +10,17 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
+// ErrAgentChanged means that an agent was configured differently since the caller has read it.
+var ErrAgentChanged = errors.New("the configuration of the agent changed")
+
 // TargetsOf returns the targets of an agent, of any tenant: all of them, or the given ones. It includes
-// tombstones and detached targets.
+// tombstones and detached targets. It fails with ErrAgentChanged if agent is not configured as the database says.
 func (s *Service) TargetsOf(ctx context.Context, agent fleet.Agent, ids []fleet.TargetID) ([]rollout.AgentTarget, error) {
 	var out []rollout.AgentTarget
 	err := s.store.View(ctx, func(tx store.Tx) (err error) {
+		if err := sameAgentNow(ctx, tx, agent); err != nil {
+			return err
+		}
 		out, err = s.agentTargets(ctx, tx, agent, ids)
 		if err == nil {
 			err = s.addCredentials(ctx, tx, agent, out)
@@ -21,6 +28,23 @@ func (s *Service) TargetsOf(ctx context.Context, agent fleet.Agent, ids []fleet.
 		return err
 	})
 	return out, err
+}
+
+// sameAgentNow fails if the configuration of an agent has changed. Most edits change the revision, and most callers have the
+// current one.
+func sameAgentNow(ctx context.Context, tx store.Tx, agent fleet.Agent) error {
+	revision, err := tx.Agents().SpecRevision(ctx, agent.TenantID, agent.ID)
+	if errors.Is(err, store.ErrNotFound) {
+		return nil // a deleted agent has no targets
+	}
+	if err != nil || revision == agent.SpecRevision {
+		return err
+	}
+	now, err := tx.Agents().Get(ctx, agent.TenantID, agent.ID)
+	if err == nil && !now.SameToAgent(agent) {
+		err = ErrAgentChanged
+	}
+	return err
 }
 
 func (s *Service) agentTargets(ctx context.Context, tx store.Tx, agent fleet.Agent, ids []fleet.TargetID) ([]rollout.AgentTarget, error) {

@@ -20,6 +20,8 @@ func viewTarget(t fleet.Target, connections []fleet.Connection, out outlook) Tar
 	case t.Desired.Tombstone:
 	case rollout.Refused(t):
 		v.View.Sync, v.View.Reason, v.View.Message = fleet.SyncFailed, fleet.ReasonLabelMissing, t.VariantError
+	case t.KindError != "":
+		v.View.Sync, v.View.Reason, v.View.Message = fleet.SyncFailed, fleet.ReasonKindNotAllowed, t.KindError
 	case out.problem != "":
 		v.View.Sync, v.View.Reason, v.View.Message = fleet.SyncFailed, out.problemReason, out.problem
 	case !out.held.IsZero() && out.newest != "" && out.newest != t.Desired.Digest && calm(v.View.Sync):

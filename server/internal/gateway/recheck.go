@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"slices"
 	"sync"
 	"time"
 
@@ -110,10 +109,8 @@ func (s *session) recheck(ctx context.Context) error {
 		s.remove()
 	case err != nil:
 		return err
-	case now.agent.ID != s.agent.ID || now.agent.Scope != s.agent.Scope || !slices.Equal(now.agent.Namespaces, s.agent.Namespaces) ||
-		now.agent.EngineNamespace != s.agent.EngineNamespace || now.agent.DeliverGitCredentials != s.agent.DeliverGitCredentials ||
-		now.agent.Instance != s.agent.Instance:
-		s.scheduleGoodbye("the configuration of the agent changed", 0)
+	case !now.agent.SameToAgent(s.agent):
+		s.scheduleGoodbye(configurationChanged, 0)
 	}
 	return nil
 }

@@ -20,6 +20,9 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
+// configurationChanged is why a session ends whose agent needs another Welcome.
+const configurationChanged = "the configuration of the agent changed"
+
 // welcome answers Hello. If the agent has exactly the desired states, it sends nothing else. Otherwise the
 // targets follow as soon as the session knows which states the agent has: from Hello, or from the agent's answer
 // to Welcome.
@@ -32,7 +35,7 @@ func (s *session) welcome(ctx context.Context, hello *wire.Hello) error {
 	}
 	w := wire.Welcome{
 		Session: s.conn.SessionID, AgentID: s.agent.ID, AgentName: s.agent.Name, Tenant: s.tenant.Name, Lease: s.gateway.cfg.Lease,
-		Scope: s.agent.Scope, Namespaces: s.agent.Namespaces, ServerVersion: s.gateway.cfg.Version,
+		Scope: s.agent.Scope, Namespaces: s.agent.Namespaces, Kinds: s.agent.Kinds, ServerVersion: s.gateway.cfg.Version,
 		SendCapabilities:   !s.conn.Standby && hello.CapabilitiesHash != "" && hello.CapabilitiesHash != s.agent.Capabilities,
 		AcceptCapabilities: !s.conn.Standby, AcceptApplications: !s.conn.Standby && s.agent.EngineNamespace != "",
 		AcceptEndpointChecks: !s.conn.Standby && s.agent.Instance,
@@ -192,6 +195,11 @@ func (s *session) deliver(ctx context.Context, work pendingWork) error {
 		return nil
 	}
 	targets, err := s.gateway.targetsOf(ctx, s.agent, ids)
+	if errors.Is(err, control.ErrAgentChanged) {
+		// A newer state must not meet an older configuration: the agent could delete what the newer one protects.
+		s.scheduleGoodbye(configurationChanged, 0)
+		return nil
+	}
 	if err != nil {
 		return retryable("reading desired state: %w", err)
 	}

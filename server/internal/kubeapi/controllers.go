@@ -16,9 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
-	"sigs.k8s.io/controller-runtime/pkg/controller/priorityqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -80,12 +78,18 @@ type kind interface {
 type controllers struct {
 	shared *shared
 	mu     sync.Mutex
-	queues map[string]workqueue.TypedRateLimitingInterface[reconcile.Request]
+	queues map[string]queue
+}
+
+// queue is the queue of a kind; turns orders it.
+type queue struct {
+	workqueue.TypedRateLimitingInterface[reconcile.Request]
+	turns *turns
 }
 
 // newControllers adds the controllers to a manager. ctx ends with the manager.
 func newControllers(ctx context.Context, s *Server, m manager.Manager) (*controllers, error) {
-	cs := &controllers{queues: map[string]workqueue.TypedRateLimitingInterface[reconcile.Request]{}}
+	cs := &controllers{queues: map[string]queue{}}
 	sh := &shared{control: s.control, client: m.GetClient(), index: newIndex(), statuses: newStatuses(), log: s.cfg.Log, enqueue: cs.enqueue, emptied: make(chan string, maxEmptied)}
 	sh.tenants, sh.cluster = newTenants(s.control, m.GetAPIReader()), &cluster{reader: m.GetAPIReader()}
 	var err error
@@ -111,8 +115,9 @@ func newControllers(ctx context.Context, s *Server, m manager.Manager) (*control
 }
 
 func (cs *controllers) add(m manager.Manager, name string, k kind, workers int) error {
+	turns := newTurns()
 	c, err := controller.New(strings.ToLower(name), m, controller.Options{
-		MaxConcurrentReconciles: workers, Reconciler: reconciler{k},
+		MaxConcurrentReconciles: workers, Reconciler: reconciler{k, turns},
 		RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minRetry, maxRetry),
 	})
 	if err != nil {
@@ -122,13 +127,13 @@ func (cs *controllers) add(m manager.Manager, name string, k kind, workers int) 
 	if name == v1alpha1.KindGitOpsDeployment { // there are many, and each has many statuses
 		relevant = append(relevant, cs.notOwnStatus())
 	}
-	if err := c.Watch(source.Kind(cs.shared.cached.byKind[name], k.object(), &handler.TypedEnqueueRequestForObject[client.Object]{}, relevant...)); err != nil {
+	if err := c.Watch(source.Kind(cs.shared.cached.byKind[name], k.object(), turns.handler(), relevant...)); err != nil {
 		return err
 	}
-	return c.Watch(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	return c.Watch(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 		cs.mu.Lock()
 		defer cs.mu.Unlock()
-		cs.queues[name] = queue
+		cs.queues[name] = queue{q, turns}
 		return nil
 	}))
 }
@@ -151,9 +156,13 @@ func otherFinalizers(o client.Object) []string {
 	return slices.DeleteFunc(slices.Clone(o.GetFinalizers()), func(name string) bool { return name == v1alpha1.ServerFinalizer })
 }
 
-type reconciler struct{ kind }
+type reconciler struct {
+	kind
+	turns *turns
+}
 
 func (r reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	r.turns.start(req.NamespacedName)
 	after, err := r.reconcile(ctx, req.NamespacedName)
 	if apierrors.IsConflict(err) { // the cache is behind
 		return reconcile.Result{RequeueAfter: minRetry}, nil
@@ -166,15 +175,10 @@ func (r reconciler) Reconcile(ctx context.Context, req reconcile.Request) (recon
 
 func (cs *controllers) enqueue(r resource) {
 	cs.mu.Lock()
-	queue := cs.queues[r.kind]
+	q, ok := cs.queues[r.kind]
 	cs.mu.Unlock()
-	switch queue := queue.(type) {
-	case nil: // every resource is processed when the queue starts
-	case priorityqueue.PriorityQueue[reconcile.Request]:
-		// Specs come first: several changes of the state are one write of the status then.
-		queue.AddWithOpts(priorityqueue.AddOpts{Priority: new(handler.LowPriority)}, reconcile.Request{NamespacedName: r.NamespacedName})
-	default:
-		queue.Add(reconcile.Request{NamespacedName: r.NamespacedName})
+	if ok { // otherwise every resource is processed when the queue starts
+		q.turns.enqueue(q.TypedRateLimitingInterface, r.NamespacedName, priorityStatus)
 	}
 }
 

@@ -14,16 +14,36 @@ import (
 
 // storeAgent creates the agent, or changes it to what the resource says.
 func (k *environmentKind) storeAgent(ctx context.Context, tenant fleet.Tenant, p auth.Principal, name string, c *v1alpha1.DisconnectedCluster, token string) error {
-	labels, namespaces := fleet.CloneLabels(c.Labels), c.Namespaces
-	_, err := k.control.UpdateAgent(ctx, p, tenant.Name, name, control.UpdateAgent{Labels: &labels, Namespaces: &namespaces, EngineNamespace: &c.GitOpsEngineNamespace, DeliverGitCredentials: &c.DeliverGitCredentials, Instance: &c.EngineInstance}, control.Match{})
+	labels, namespaces, kinds := fleet.CloneLabels(c.Labels), c.Namespaces, kindFilter(c.KindFilter)
+	_, err := k.control.UpdateAgent(ctx, p, tenant.Name, name, control.UpdateAgent{
+		Labels: &labels, Namespaces: &namespaces, Kinds: &kinds, EngineNamespace: &c.GitOpsEngineNamespace, DeliverGitCredentials: &c.DeliverGitCredentials,
+		Instance: &c.EngineInstance,
+	}, control.Match{})
 	if errors.Is(err, store.ErrNotFound) {
-		_, err = k.control.EnrollAgent(ctx, p, tenant.Name, control.EnrollAgent{Name: name, Labels: labels, Namespaces: namespaces, EngineNamespace: c.GitOpsEngineNamespace, DeliverGitCredentials: c.DeliverGitCredentials, Instance: c.EngineInstance, Token: token})
+		_, err = k.control.EnrollAgent(ctx, p, tenant.Name, control.EnrollAgent{
+			Name: name, Labels: labels, Namespaces: namespaces, Kinds: kinds, EngineNamespace: c.GitOpsEngineNamespace,
+			DeliverGitCredentials: c.DeliverGitCredentials, Instance: c.EngineInstance, Token: token,
+		})
 		return tokenRefused(err)
 	}
 	if err != nil {
 		return err
 	}
 	return k.storeToken(ctx, tenant, p, name, token)
+}
+
+// kindFilter returns the kind filter of a resource. A resource without one has the default, also if somebody set another one.
+func kindFilter(f *v1alpha1.KindFilter) fleet.KindFilter {
+	if f == nil {
+		return fleet.KindFilter{}
+	}
+	texts := func(rules []v1alpha1.KindRule) (out []string) {
+		for _, rule := range rules {
+			out = append(out, string(rule))
+		}
+		return out
+	}
+	return fleet.NewKindFilter(texts(f.Include), texts(f.Exclude))
 }
 
 // storeToken makes the token of the Secret valid if it is new. Older tokens are revoked when the agent has used it: until

@@ -135,15 +135,15 @@ func (x *index) concerned(c store.Change) []resource {
 	return slices.Collect(maps.Keys(found))
 }
 
-func add[K comparable](m map[K]map[resource]struct{}, key K, r resource) {
+func add[K, V comparable](m map[K]map[V]struct{}, key K, value V) {
 	if m[key] == nil {
-		m[key] = map[resource]struct{}{}
+		m[key] = map[V]struct{}{}
 	}
-	m[key][r] = struct{}{}
+	m[key][value] = struct{}{}
 }
 
-func drop[K comparable](m map[K]map[resource]struct{}, key K, r resource) {
-	delete(m[key], r)
+func drop[K, V comparable](m map[K]map[V]struct{}, key K, value V) {
+	delete(m[key], value)
 	if len(m[key]) == 0 {
 		delete(m, key)
 	}

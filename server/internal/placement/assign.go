@@ -42,6 +42,9 @@ func (p *Placer) assign(
 	} else if keeps {
 		want.Variant, want.VariantError = t.Variant, t.VariantError
 	}
+	if !a.Kinds.Equal(t.Kinds) {
+		want.Kinds, want.KindError = a.Kinds, "" // the next reconciliation finds what the new filter refuses
+	}
 	switch {
 	case t.ID == "":
 		want.ID, want.TenantID, want.DeploymentID = fleet.NewTargetID(), d.TenantID, d.ID
@@ -50,7 +53,7 @@ func (p *Placer) assign(
 	case HasLeft(t), t.AgentID == "":
 		want.AgentID = a.ID
 		return t.ID, assignmentChanged, p.attach(ctx, tx, d, w, want, t.AgentID == "")
-	case t.GrantID != want.GrantID || t.Variant != want.Variant || t.VariantError != want.VariantError:
+	case t.GrantID != want.GrantID || t.Variant != want.Variant || t.VariantError != want.VariantError || !t.Kinds.Equal(want.Kinds):
 		return t.ID, assignmentChanged, tx.Targets().SetPlace(ctx, want)
 	default:
 		return t.ID, assignmentSame, nil

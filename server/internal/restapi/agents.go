@@ -119,7 +119,7 @@ func (a *api) updateAgent(ctx context.Context, p auth.Principal, in *editInput[a
 	}
 	return agentAnswer(a.control.UpdateAgent(ctx, p, in.Tenant, in.Name, control.UpdateAgent{
 		Labels: given(in.Body.Labels), Namespaces: givenList(in.Body.Namespaces), EngineNamespace: in.Body.EngineNamespace,
-		DeliverGitCredentials: in.Body.DeliverGitCredentials, Instance: in.Body.EngineInstance, Draining: in.Body.Draining,
+		DeliverGitCredentials: in.Body.DeliverGitCredentials, Instance: in.Body.EngineInstance, Draining: in.Body.Draining, Kinds: givenKinds(in.Body.KindFilter),
 	}, match))
 }
 
@@ -154,6 +154,21 @@ func givenList(list []string) *[]string {
 	return &list
 }
 
+// givenKinds is given for kind filters.
+func givenKinds(f *apiv1.KindFilter) *fleet.KindFilter {
+	if f == nil {
+		return nil
+	}
+	return new(kindFilter(f))
+}
+
+func kindFilter(f *apiv1.KindFilter) fleet.KindFilter {
+	if f == nil {
+		return fleet.KindFilter{}
+	}
+	return fleet.KindFilter{Include: f.Include, Exclude: f.Exclude}
+}
+
 func (a *api) enrollAgent(ctx context.Context, p auth.Principal, in *createInput[apiv1.EnrollAgent]) (*created[apiv1.Enrollment], error) {
 	naming(ctx, in.Body.Name)
 	opts := a.installOptions(in.Tenant, in.Body.ServerAddress, in.Body.Image)
@@ -167,6 +182,7 @@ func (a *api) enrollAgent(ctx context.Context, p auth.Principal, in *createInput
 	done, err := a.control.EnrollAgent(ctx, p, in.Tenant, control.EnrollAgent{
 		Name: in.Body.Name, Labels: in.Body.Labels, Namespaces: in.Body.Namespaces, Token: in.Body.Token,
 		EngineNamespace: in.Body.EngineNamespace, DeliverGitCredentials: in.Body.DeliverGitCredentials, Instance: in.Body.EngineInstance, ConfigRepoURL: in.Body.ConfigRepoURL,
+		Kinds: kindFilter(in.Body.KindFilter),
 	})
 	if err != nil {
 		return nil, err
@@ -213,6 +229,9 @@ func agentJSON(v control.AgentView) apiv1.Agent {
 		ID: string(v.ID), Name: v.Name, Labels: v.Labels, Scope: string(v.Scope), Namespaces: v.Namespaces, EngineNamespace: v.EngineNamespace, DeliverGitCredentials: v.DeliverGitCredentials, EngineInstance: v.Instance, Draining: v.Draining,
 		Reason: string(v.Reason()), Conditions: conditionsJSON(v.Conditions()), Connected: v.Connected, LastSeenAt: utc(v.LastSeenAt), SpecRevision: v.SpecRevision, CreatedAt: utc(v.CreatedAt),
 		Targets: v.Targets, Warnings: causesJSON(v.Warnings),
+	}
+	if !v.Kinds.IsZero() || v.KindsFromConfig {
+		out.KindFilter, out.KindFilterFromConfig = &apiv1.KindFilter{Include: v.Kinds.Include, Exclude: v.Kinds.Exclude}, v.KindsFromConfig
 	}
 	for _, c := range v.Connections {
 		out.Connections = append(out.Connections, apiv1.Connection{

@@ -102,6 +102,7 @@ type Control interface {
 	imageControl
 	diffControl
 	operationControl
+	engineUpgradeControl
 	auditControl
 	eventControl
 	diagnosisControl
@@ -177,6 +178,7 @@ func (a *api) registerAll(mux *http.ServeMux) {
 	a.registerUninstall()
 	a.registerRuns()
 	a.registerOperations()
+	a.registerEngineUpgrades()
 	a.registerAudit()
 	a.registerEvents()
 	a.registerDiagnosis()

@@ -20,7 +20,7 @@ var held = fleet.Suspension{At: later, By: "anna", Reason: "holidays"}
 // seed fills an empty database. The ids are short and the same in every test. The deployment web has every
 // state that an answer can show; the deployment pod is plain.
 func seed(ctx context.Context, tx store.Tx) error {
-	for _, part := range []func(context.Context, store.Tx) error{seedTenants, seedTokens, seedAgents, seedSources, seedWeb, seedPod, seedDeclared, seedTargets, seedLogs} {
+	for _, part := range []func(context.Context, store.Tx) error{seedTenants, seedTokens, seedAgents, seedSources, seedWeb, seedPod, seedDeclared, seedTargets, seedLogs, seedUpgrade} {
 		if err := part(ctx, tx); err != nil {
 			return err
 		}
@@ -214,4 +214,21 @@ func bundle(ctx context.Context, tx store.Tx, yaml string) (string, error) {
 
 func secretYAML(value string) string {
 	return "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {password: " + value + "}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+}
+
+// engineUpgrade is an upgrade that is rolling back.
+func engineUpgrade() fleet.EngineUpgrade {
+	return fleet.EngineUpgrade{
+		ID: "upg-1", TenantID: "ten-1", Name: "argocd-3", Revision: "v3.1.0", Timeout: 5 * time.Minute, Phase: fleet.EngineUpgradeRunning,
+		Reason: fleet.ReasonEngineUpgradeRunning, Halt: fleet.HaltAfterInstance, HaltedBy: "bert", By: "anna", Step: 4, CreatedAt: born,
+		Instances: []fleet.EngineUpgradeInstance{{
+			AgentID: "agt-9", Agent: "prod-argocd", DeploymentID: "dep-9", Deployment: "argocd", CanaryID: "dep-8", Canary: "canary",
+			Phase: fleet.EngineInstanceRollingBack, Reason: fleet.ReasonEngineInstallFailed, Message: "sync run 2 failed", Before: 1, BeforeCommit: "c0ffee",
+			Commit: "beef", RunID: "run-9", Deadline: later, StartedAt: born,
+		}},
+	}
+}
+
+func seedUpgrade(ctx context.Context, tx store.Tx) error {
+	return tx.EngineUpgrades().Create(ctx, engineUpgrade())
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/control"
 	"github.com/kedge-dev/kedge/server/internal/restapi"
@@ -58,6 +59,8 @@ var bodies = map[string]string{
 	"set-gitlab-project":    `{"repoURL":"https://git.example/app.git"}`,
 	"set-images":            `{"images":[{"name":"nginx","ref":":1.1"}],"message":"m"}`,
 	"update-run":            `{"revision":"v2"}`,
+	"create-engine-upgrade": `{"name":"argocd-4","revision":"v4","timeoutSeconds":60,"instances":[{"agent":"prod-argocd","deployment":"argocd","canary":"canary"}]}`,
+	"halt-engine-upgrade":   `{"rollBack":true}`,
 	"webhook":               `{}`,
 	"confirm-login":         `{"question":"q","answer":"yes"}`,
 	"exchange":              `{"code":"c","verifier":"v"}`,
@@ -73,7 +76,7 @@ var paths = map[string]string{
 
 // names are the values of {name} below collections, and names of single operations.
 var names = map[string]string{
-	"agents": "prod", "environments": "us", "credentials": "spare", "people": "jane@example.com",
+	"agents": "prod", "environments": "us", "credentials": "spare", "people": "jane@example.com", "engine-upgrades": "argocd-3",
 	"delete-deployment": "pod", "rollback-deployment": "pod", "set-images": "pod", "list-images": "pod", "confirm-prune": "pod",
 }
 
@@ -249,6 +252,11 @@ func (e ending) Follow(ctx context.Context, p auth.Principal, tenant string, aft
 	ctx, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
 	return e.Service.Follow(ctx, p, tenant, after, fn)
+}
+
+// CreateEngineUpgrade answers without the agents and deployments that an upgrade needs.
+func (e ending) CreateEngineUpgrade(context.Context, auth.Principal, string, control.CreateEngineUpgrade) (fleet.EngineUpgrade, error) {
+	return engineUpgrade(), nil
 }
 
 // covers: T1 (every operation answers as the OpenAPI document says)

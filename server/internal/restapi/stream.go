@@ -162,7 +162,7 @@ func cursor(r *http.Request) (int64, error) {
 var streamKinds = []store.ChangeKind{
 	store.ChangeAgent, store.ChangeConnection, store.ChangeToken, store.ChangeEnvironment, store.ChangeRepository,
 	store.ChangeDeployment, store.ChangeDesired, store.ChangeStatus, store.ChangeEvent, store.ChangeTenant,
-	store.ChangeSettings, store.ChangeCredential, store.ChangeRun, store.ChangeOperation, store.ChangeAgentConfig,
+	store.ChangeSettings, store.ChangeCredential, store.ChangeRun, store.ChangeOperation, store.ChangeAgentConfig, store.ChangeEngineUpgrade,
 }
 
 func kindNames() []string {

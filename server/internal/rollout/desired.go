@@ -138,6 +138,11 @@ func (st *Reconciler) writeDesired(ctx context.Context, d *fleet.Deployment, tar
 				continue
 			}
 		}
+		if refused, err := st.refuseKinds(ctx, &targets[i], want, change); err != nil {
+			return err
+		} else if refused {
+			continue
+		}
 		if !change {
 			if err := st.sameDesired(ctx, &targets[i], want); err != nil {
 				return err

@@ -170,6 +170,8 @@ func (st *Reconciler) await(d fleet.Deployment, t fleet.Target, w choice, proble
 	switch {
 	case Refused(t):
 		rt.Done, rt.Failed, rt.Reason, rt.Message = true, true, fleet.ReasonLabelMissing, t.VariantError
+	case t.KindError != "":
+		rt.Done, rt.Failed, rt.Reason, rt.Message = true, true, fleet.ReasonKindNotAllowed, t.KindError
 	case problems[t.Variant] != "":
 		rt.Done, rt.Failed, rt.Reason, rt.Message = true, true, fleet.ReasonRenderFailed, problems[t.Variant]
 	case !ok:

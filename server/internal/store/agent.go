@@ -11,12 +11,14 @@ import (
 type Agents interface {
 	Create(ctx context.Context, a fleet.Agent) error
 	Get(ctx context.Context, tenant fleet.TenantID, id fleet.AgentID) (fleet.Agent, error)
+	// SpecRevision returns only that field of an agent.
+	SpecRevision(ctx context.Context, tenant fleet.TenantID, id fleet.AgentID) (int64, error)
 	ByName(ctx context.Context, tenant fleet.TenantID, name string) (fleet.Agent, error)
 	// Of returns those of these agents that exist, sorted by name.
 	Of(ctx context.Context, tenant fleet.TenantID, ids []fleet.AgentID) ([]fleet.Agent, error)
 	// List returns agents, sorted by name.
 	List(ctx context.Context, tenant fleet.TenantID, f AgentFilter) ([]fleet.Agent, error)
-	// Update writes labels and namespaces (with the scope that follows) and raises Spec.
+	// Update writes labels, namespaces (with the scope that follows), the kind filter and the engine, and raises Spec.
 	Update(ctx context.Context, a fleet.Agent) error
 	// SetUninstalling marks an agent whose objects are being deleted, and raises Spec.
 	SetUninstalling(ctx context.Context, tenant fleet.TenantID, id fleet.AgentID) error

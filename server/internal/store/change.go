@@ -29,7 +29,9 @@ const (
 	// ChangeAgentConfig is about the location of the configuration of AgentID in Git. Without AgentID, it is
 	// about the meaning of the files of the tenant.
 	ChangeAgentConfig ChangeKind = "agentconfig"
-	ChangeWake        ChangeKind = "wake" // the repository ID has to be read: Reason, Ref
+	// ChangeEngineUpgrade is about an upgrade of Argo CD.
+	ChangeEngineUpgrade ChangeKind = "engineupgrade"
+	ChangeWake          ChangeKind = "wake" // the repository ID has to be read: Reason, Ref
 )
 
 // WakeReason says why a repository has to be read.

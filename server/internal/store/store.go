@@ -82,6 +82,7 @@ type Tx interface {
 	Bundles() Bundles
 	Runs() Runs
 	Operations() Operations
+	EngineUpgrades() EngineUpgrades
 	Audit() Audit
 	Events() Events
 	Changes() Changes

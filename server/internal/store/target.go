@@ -60,7 +60,7 @@ type Targets interface {
 	// SetSourceRevision changes the source revision of an otherwise unchanged desired state. It records no
 	// change, because agents see no difference.
 	SetSourceRevision(ctx context.Context, tenant fleet.TenantID, id fleet.TargetID, revision int64) error
-	// SetPlace writes AgentID, Variant, GrantID, DetachedAt, DetachedWhy, and LeftIn. It fails with ErrExists
+	// SetPlace writes AgentID, Variant, Kinds, KindError, GrantID, DetachedAt, DetachedWhy, and LeftIn. It fails with ErrExists
 	// if the deployment already has a target on that agent.
 	SetPlace(ctx context.Context, t fleet.Target) error
 	// SetObserved writes reports of agents, in order, in a few statements for any number. It ignores older

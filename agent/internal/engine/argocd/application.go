@@ -167,6 +167,12 @@ func (a *application) busy() bool {
 	return a.op != nil || state != nil && (state.Phase == phaseRunning || state.Phase == phaseTerminating)
 }
 
+// requested reports whether an operation is requested and has not started.
+func (a *application) requested() bool {
+	state := a.status.OperationState
+	return a.op != nil && (state == nil || state.Phase != phaseRunning && state.Phase != phaseTerminating)
+}
+
 // objects returns the objects, without hooks, which exist during a sync only.
 func (a *application) objects() []resourceStatus {
 	return slices.DeleteFunc(slices.Clone(a.status.Resources), func(r resourceStatus) bool { return r.Hook })

@@ -19,7 +19,8 @@ import (
 
 // apply makes the next step of a target with a source.
 func (t *target) apply(ctx context.Context, app *application) outcome {
-	if why := t.refuse(); !why.IsZero() {
+	why := t.refuse()
+	if !why.IsZero() && (app == nil || why.Reason != fleet.ReasonKindNotAllowed) {
 		return outcome{status: failed(why)}
 	}
 	need := t.need(app)
@@ -33,6 +34,9 @@ func (t *target) apply(ctx context.Context, app *application) outcome {
 	}
 	if restored && app != nil && app.version() == t.work.State.Version {
 		t.event(fleet.EventNormal, fleet.ReasonArgoCDRestored, "AppProject "+need.name+" was brought back to what its deployments need")
+	}
+	if !why.IsZero() { // Argo CD refuses the kind from now on too, and deletes nothing
+		return outcome{status: failed(why)}
 	}
 	if err := t.ensureRepository(ctx, secretKey{need.name, need.tenant, need.repository}); err != nil {
 		return t.writeFailed(err)
@@ -54,6 +58,11 @@ func (t *target) apply(ctx context.Context, app *application) outcome {
 			t.engine.releaseSecrets(ctx)
 		}
 		return outcome{status: syncing(fleet.ReasonArgoCDNotReconciled, "Argo CD has not compared the new revision yet")}
+	}
+	if requested, err := t.compareKinds(ctx, app); err != nil {
+		return t.writeFailed(err)
+	} else if requested {
+		return outcome{status: syncing(fleet.ReasonArgoCDNotReconciled, "Argo CD has not compared with the new kind filter yet")}
 	}
 	return t.observe(ctx, app)
 }
@@ -84,10 +93,13 @@ func (t *target) refuse() fleet.Cause {
 	if why := unsupported(*t.work); !why.IsZero() {
 		return why
 	}
-	if t.work.Source.Environment != "" {
-		return t.refusePush()
-	}
 	s := t.engine.config()
+	if t.work.Source.Environment != "" {
+		if why := t.refusePush(); !why.IsZero() {
+			return why
+		}
+		return t.refuseKinds(s.kinds)
+	}
 	if why := s.policy.RefuseAs(""); !why.IsZero() {
 		return why
 	}
@@ -102,6 +114,17 @@ func (t *target) refuse() fleet.Cause {
 		}
 		if why := s.policy.RefuseNamespace(ns); !why.IsZero() {
 			return why
+		}
+	}
+	return t.refuseKinds(s.kinds)
+}
+
+// refuseKinds returns which object the kind filter of the agent refuses; zero when it refuses none. Argo CD applies a source
+// whole, so that one refused object refuses the target.
+func (t *target) refuseKinds(kinds fleet.KindFilter) fleet.Cause {
+	for _, object := range t.work.Source.Objects {
+		if why := kinds.Refusal(fleet.ParseObjectKind(object)); why != "" {
+			return fleet.Cause{Reason: fleet.ReasonKindNotAllowed, Message: object + ": " + why}
 		}
 	}
 	return fleet.Cause{}
@@ -188,8 +211,12 @@ func (t *target) mark(obj *unstructured.Unstructured, app *application, need pro
 			values[annotationObjects] = strconv.Itoa(len(app.objects()))
 		}
 	}
-	if app != nil && t.work.State.HoldPrune && app.version() != t.work.State.Version {
-		values[annotationHeld] = t.holdMissed(app)
+	if app != nil && app.version() != t.work.State.Version {
+		if holds, unreadable := app.held(); !unreadable && t.work.State.HoldPrune {
+			values[annotationHeld] = t.holdMissed(app, holds)
+		} else if !unreadable {
+			values[annotationHeld] = t.holdRefused(app, holds)
+		}
 	}
 	values[annotationKept] = ""
 	if len(kept) > 0 {
@@ -200,11 +227,7 @@ func (t *target) mark(obj *unstructured.Unstructured, app *application, need pro
 
 // holdMissed returns the holds with every object that the server has missed in a recovery. They are written together with
 // the version: if pruning is off, or the comparison fails, a later version must not delete them.
-func (t *target) holdMissed(app *application) string {
-	holds, unreadable := app.held()
-	if unreadable {
-		return app.annotation(annotationHeld)
-	}
+func (t *target) holdMissed(app *application, holds map[string]inventory.Hold) string {
 	for _, r := range app.objects() {
 		if name := r.ref().String(); holds[name] == "" && !slices.Contains(t.work.Source.Objects, name) {
 			holds[name] = inventory.HeldAfterRecovery
@@ -223,6 +246,7 @@ func (t *target) update(ctx context.Context, app *application, need projectNeed)
 	if newSpec {
 		next.Object["spec"] = spec
 	}
+	again := !newSpec && app.version() != t.work.State.Version && !t.work.State.Policy.DryRun
 	finalizers := len(next.GetFinalizers()) > 0
 	if finalizers {
 		next.SetFinalizers(nil) // one of them would delete the objects with the Application
@@ -231,9 +255,12 @@ func (t *target) update(ctx context.Context, app *application, need projectNeed)
 		return false, nil
 	}
 	byHand := app.version() == t.work.State.Version && (newSpec || finalizers || app.raw.GetLabels()[labelTarget] != string(t.id))
-	if newSpec {
-		setAnnotations(next, map[string]string{annotationRefresh: "normal"})
+	switch {
+	case newSpec:
+		setAnnotations(next, map[string]string{annotationRefresh: "normal", annotationSync: ""})
 		abandon(next, app)
+	case again:
+		t.askAgain(next)
 	}
 	written, err := t.engine.applications.Update(ctx, next, metav1.UpdateOptions{FieldManager: managedBy})
 	if err != nil {
@@ -243,7 +270,7 @@ func (t *target) update(ctx context.Context, app *application, need projectNeed)
 	if byHand {
 		t.event(fleet.EventNormal, fleet.ReasonArgoCDRestored, "the Application was changed by hand and is restored")
 	}
-	return newSpec, nil
+	return newSpec || again, nil
 }
 
 func sameMeta(a, b *unstructured.Unstructured) bool {

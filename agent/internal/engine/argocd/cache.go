@@ -4,18 +4,15 @@ import (
 	"context"
 	"strconv"
 	"sync"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
-	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // cache holds the Applications and AppProjects of the agent, as the watches report them, and wakes targets. A watch that
@@ -25,19 +22,23 @@ type cache struct {
 
 	mu           sync.Mutex
 	applications map[string]*application
+	takenOver    map[fleet.TargetID]string // names of Applications that were created for an earlier target
 	projects     map[string]*unstructured.Unstructured
 	synced       [2]bool // a list of Applications, and of AppProjects, was complete
 	failure      error   // of the last list or watch; nil when both work
 }
 
 func newCache(e *Engine) *cache {
-	return &cache{engine: e, applications: map[string]*application{}, projects: map[string]*unstructured.Unstructured{}}
+	return &cache{engine: e, applications: map[string]*application{}, takenOver: map[fleet.TargetID]string{}, projects: map[string]*unstructured.Unstructured{}}
 }
 
 // start watches until ctx ends.
 func (c *cache) start(ctx context.Context, work *sync.WaitGroup) {
-	work.Go(func() { c.follow(ctx, 0, c.engine.applications) })
-	work.Go(func() { c.follow(ctx, 1, c.engine.projects) })
+	for kind, client := range []dynamic.ResourceInterface{c.engine.applications, c.engine.projects} {
+		work.Go(func() {
+			c.engine.follow(ctx, func(ctx context.Context) error { return c.listAndWatch(ctx, kind, client) }, c.watchEnded)
+		})
+	}
 }
 
 // absent reports whether an error means that the cluster has no Argo CD, or not for this agent.
@@ -45,26 +46,10 @@ func absent(err error) bool {
 	return apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || meta.IsNoMatchError(err)
 }
 
-func (c *cache) follow(ctx context.Context, kind int, client dynamic.ResourceInterface) {
-	var delay wait.Backoff
-	for ctx.Err() == nil {
-		begun := time.Now()
-		err := c.listAndWatch(ctx, kind, client)
-		if ctx.Err() != nil {
-			return
-		}
-		c.setFailure(err)
-		if err != nil {
-			c.engine.log.Warn("watching Argo CD failed", obs.Err(err))
-		}
-		if time.Since(begun) > time.Minute {
-			delay.Reset()
-		}
-		wait.For(ctx, delay.NextJittered(c.engine.timing.retryFirst, c.engine.timing.retryMax))
+func (c *cache) watchEnded(err error) {
+	if err != nil {
+		c.engine.log.Warn("watching Argo CD failed", obs.Err(err))
 	}
-}
-
-func (c *cache) setFailure(err error) {
 	c.mu.Lock()
 	c.failure = err
 	c.mu.Unlock()
@@ -81,28 +66,16 @@ func (c *cache) listAndWatch(ctx context.Context, kind int, client dynamic.Resou
 		return err
 	}
 	c.replace(kind, list.Items)
-	w, err := client.Watch(ctx, metav1.ListOptions{LabelSelector: selector, ResourceVersion: list.GetResourceVersion(), AllowWatchBookmarks: true})
-	if err != nil {
-		return err
-	}
-	defer w.Stop()
-	for event := range w.ResultChan() {
-		switch event.Type {
-		case watch.Error:
-			return apierrors.FromObject(event.Object)
-		case watch.Added, watch.Modified, watch.Deleted:
-			if obj, ok := event.Object.(*unstructured.Unstructured); ok {
-				c.set(kind, obj, event.Type == watch.Deleted)
-			}
-		}
-	}
-	return nil
+	return watchFrom(ctx, client, metav1.ListOptions{LabelSelector: selector, ResourceVersion: list.GetResourceVersion()}, func(obj *unstructured.Unstructured, deleted bool) {
+		c.set(kind, obj, deleted)
+	})
 }
 
 func (c *cache) replace(kind int, items []unstructured.Unstructured) {
 	c.mu.Lock()
 	if kind == 0 {
 		clear(c.applications)
+		clear(c.takenOver)
 	} else {
 		clear(c.projects)
 	}
@@ -122,6 +95,9 @@ func (c *cache) replace(kind int, items []unstructured.Unstructured) {
 func (c *cache) putLocked(kind int, obj *unstructured.Unstructured) {
 	if kind == 0 {
 		c.applications[obj.GetName()] = parse(obj)
+		if id := obj.GetAnnotations()[annotationTakenBy]; id != "" {
+			c.takenOver[fleet.TargetID(id)] = obj.GetName()
+		}
 	} else {
 		c.projects[obj.GetName()] = obj
 	}
@@ -186,6 +162,17 @@ func (c *cache) application(name string) (a *application, ready bool, failure er
 	return c.applications[name], c.synced[0] && c.synced[1], c.failure
 }
 
+// ofTarget returns the Application of a target, and is otherwise like application.
+func (c *cache) ofTarget(id fleet.TargetID) (a *application, ready bool, failure error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ready, failure = c.synced[0] && c.synced[1], c.failure
+	if a = c.applications[applicationName(id)]; a != nil && (a.annotation(annotationTakenBy) == "" || a.annotation(annotationTakenBy) == string(id)) {
+		return a, ready, failure
+	}
+	return c.applications[c.takenOver[id]], ready, failure
+}
+
 func (c *cache) project(name string) *unstructured.Unstructured {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -221,12 +208,13 @@ func (e *Engine) wakeAll() {
 	e.signalAllLocked()
 }
 
-// wakeTarget wakes the target of an Application. Somebody may have changed its label, so the name counts too.
+// wakeTarget wakes the target of an Application, and targets that wait for others. Somebody may have changed the label of
+// the Application, so its name counts too.
 func (e *Engine) wakeTarget(id fleet.TargetID, application string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, t := range e.targets {
-		if t.id == id || applicationName(t.id) == application {
+		if t.id == id || applicationName(t.id) == application || t.waitsForOthers.Load() {
 			t.wake.Set()
 		}
 	}

@@ -35,7 +35,7 @@ func TestConformance(t *testing.T) {
 		New: func(t testing.TB, o enginetest.Options) engine.Engine {
 			t.Helper()
 			e, err := argocd.New(argocd.Config{
-				AgentID: o.Agent, Namespace: o.Namespace, EngineNamespace: argo.Namespace(), Scope: o.Scope, Namespaces: o.Namespaces,
+				AgentID: o.Agent, Namespace: o.Namespace, EngineNamespace: argo.Namespace(), Scope: o.Scope, Namespaces: o.Namespaces, Kinds: o.Kinds,
 				Owner: o.Owner, REST: o.REST, Reporter: o.Reporter,
 			})
 			if err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,7 +19,7 @@ import (
 func (t *target) detach(ctx context.Context, app *application) outcome {
 	if app == nil {
 		message := "no Application was found here: no object was detached"
-		if t.reported && t.last.Observed.Reason == fleet.ReasonDetaching {
+		if t.reported && slices.Contains([]fleet.Reason{fleet.ReasonDetaching, fleet.ReasonHandOverPending}, t.last.Observed.Reason) {
 			message = ""
 		}
 		return t.finish(fleet.SyncDetached, fleet.Cause{Reason: fleet.ReasonDetached, Message: message}, t.last.Objects)
@@ -29,6 +28,9 @@ func (t *target) detach(ctx context.Context, app *application) outcome {
 	if done, err := t.beginEnd(ctx, app, endDetached); err != nil || !done {
 		return t.ending(err, fleet.ReasonDetaching, objects)
 	}
+	if out, wait := t.awaitHandOvers(app); wait {
+		return out
+	}
 	if err := t.remove(ctx, app); err != nil {
 		return t.ending(err, fleet.ReasonDetaching, objects)
 	}
@@ -36,9 +38,12 @@ func (t *target) detach(ctx context.Context, app *application) outcome {
 	return t.finish(fleet.SyncDetached, fleet.Cause{Reason: fleet.ReasonDetached}, objects)
 }
 
-// released describes the objects that stay when the target ends.
+// released describes the objects that stay when the target ends, and that no other deployment takes over.
 func (t *target) released(app *application, reason fleet.Reason) (out []fleet.ObjectStatus) {
 	for _, r := range app.objects() {
+		if !t.handOver(r.ref().String()).IsZero() {
+			continue
+		}
 		health, message := objectHealth(app, r)
 		out = append(out, fleet.ObjectStatus{ObjectRef: r.ref(), Sync: fleet.SyncDetached, Health: health, Reason: reason, Message: message})
 	}
@@ -103,7 +108,7 @@ func (t *target) remove(ctx context.Context, app *application) error {
 // delete carries out a tombstone: it deletes the objects that may be deleted, and then the Application.
 func (t *target) delete(ctx context.Context, app *application) outcome {
 	if app == nil {
-		if t.reported && t.last.Observed.Reason == fleet.ReasonPruning {
+		if t.reported && slices.Contains([]fleet.Reason{fleet.ReasonPruning, fleet.ReasonHandOverPending}, t.last.Observed.Reason) {
 			return t.finish(fleet.SyncDeleted, fleet.Cause{Reason: fleet.ReasonDeleted}, nil)
 		}
 		const message = "no Application was found here: nothing was deleted"
@@ -125,6 +130,9 @@ func (t *target) delete(ctx context.Context, app *application) outcome {
 	})
 	switch {
 	case len(remove) == 0, deleting && state.Phase == phaseSucceeded && covers(state.Operation.Sync.Resources, remove):
+		if out, wait := t.awaitHandOvers(app); wait {
+			return out
+		}
 		return t.finishDelete(ctx, app, keep)
 	case deleting && state.Phase != phaseSucceeded && !t.retryDue():
 		status := failed(fleet.Cause{Reason: fleet.ReasonPruneFailed, Message: state.Message})
@@ -133,7 +141,7 @@ func (t *target) delete(ctx context.Context, app *application) outcome {
 	return t.ending(t.startDelete(ctx, app, remove), fleet.ReasonPruning, nil)
 }
 
-// decideEnd decides on every object of a target that is deleted.
+// decideEnd decides on every object of a target that is deleted. Objects that others take over are in neither list.
 func (t *target) decideEnd(app *application) (keep []fleet.ObjectStatus, remove []fleet.ObjectRef) {
 	state := t.work.State
 	plan := inventory.NewPlan(inventory.Policy{
@@ -154,9 +162,27 @@ func (t *target) decideEnd(app *application) (keep []fleet.ObjectStatus, remove 
 			remove = append(remove, ref)
 			continue
 		}
-		keep = append(keep, fleet.ObjectStatus{ObjectRef: ref, Sync: fleet.SyncDetached, Health: fleet.HealthUnknown, Reason: why.Reason, Message: "kept: " + why.Message})
+		if why.Reason == fleet.ReasonHandOverPending {
+			continue
+		}
+		keep = append(keep, fleet.ObjectStatus{ObjectRef: ref, Sync: fleet.SyncDetached, Health: fleet.HealthUnknown, Reason: why.Reason, Message: why.Message})
+	}
+	for _, o := range t.unlisted(app, holds) {
+		o.Sync, o.Message = fleet.SyncDetached, t.engine.config().kinds.Refusal(o.ObjectRef)
+		keep = append(keep, o)
 	}
 	return keep, remove
+}
+
+// awaitHandOvers describes a target that ends after others have taken over objects.
+func (t *target) awaitHandOvers(app *application) (out outcome, wait bool) {
+	waiting := t.awaited(app)
+	if len(waiting) == 0 {
+		return outcome{}, false
+	}
+	status := syncing(fleet.ReasonHandOverPending, "other deployments take over "+listed(names(waiting)))
+	status.Objects = waiting
+	return outcome{status: status}, true
 }
 
 // covers reports whether an operation had every one of these objects.
@@ -214,12 +240,12 @@ func (t *target) finishDelete(ctx context.Context, app *application, keep []flee
 		t.event(fleet.EventNormal, fleet.ReasonDeleted, "everything was deleted")
 		return t.finish(fleet.SyncDeleted, fleet.Cause{Reason: fleet.ReasonDeleted}, nil)
 	}
-	var names []string
+	var kept []string
 	for _, o := range keep {
-		t.objectEvent(fleet.EventNormal, fleet.ReasonReleased, o.String(), "stays when its deployment is deleted, "+o.Message)
-		names = append(names, o.String()+" ("+strings.TrimPrefix(o.Message, "kept: ")+")")
+		t.objectEvent(fleet.EventNormal, fleet.ReasonReleased, o.String(), "stays when its deployment is deleted: "+o.Message)
+		kept = append(kept, o.String()+" ("+o.Message+")")
 	}
-	return t.finish(fleet.SyncDeleted, fleet.Cause{Reason: fleet.ReasonReleased, Message: "kept, and not managed any more: " + listed(names)}, nil)
+	return t.finish(fleet.SyncDeleted, fleet.Cause{Reason: fleet.ReasonReleased, Message: "kept, and not managed any more: " + listed(kept)}, nil)
 }
 
 // finish describes a target that has ended.

@@ -32,10 +32,11 @@ type Config struct {
 	Checked func([]fleet.EnvironmentCheck)
 	Log     *slog.Logger // nil discards
 
-	// AgentID, Scope and Namespaces are set by Configure.
+	// AgentID, Scope, Namespaces and Kinds are set by Configure.
 	AgentID    fleet.AgentID
 	Scope      fleet.Scope
 	Namespaces []string
+	Kinds      fleet.KindFilter
 	// Owner is set by Restrict.
 	Owner ownerpolicy.Policy
 }
@@ -74,6 +75,7 @@ type settings struct {
 	agent      fleet.AgentID
 	scope      fleet.Scope
 	namespaces []string
+	kinds      fleet.KindFilter
 	policy     ownerpolicy.Policy
 }
 
@@ -107,7 +109,7 @@ func New(cfg Config) (*Engine, error) {
 		log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)), timing: defaultTiming(),
 		applications: client.Resource(applicationsResource).Namespace(cfg.EngineNamespace),
 		projects:     client.Resource(projectsResource).Namespace(cfg.EngineNamespace),
-		settings:     settings{agent: cfg.AgentID, scope: cfg.Scope, namespaces: slices.Clone(cfg.Namespaces), policy: cfg.Owner},
+		settings:     settings{agent: cfg.AgentID, scope: cfg.Scope, namespaces: slices.Clone(cfg.Namespaces), kinds: cfg.Kinds, policy: cfg.Owner},
 		targets:      map[fleet.TargetID]*target{}, ended: map[fleet.TargetID]engine.Status{},
 		writingProjects: projectWrites{written: map[string]map[string]any{}},
 	}
@@ -119,10 +121,10 @@ func New(cfg Config) (*Engine, error) {
 
 // Configure sets what the server says about this agent. It may be called again when that changes. Nothing is deleted
 // because of it.
-func (e *Engine) Configure(agent fleet.AgentID, scope fleet.Scope, namespaces []string) {
+func (e *Engine) Configure(agent fleet.AgentID, scope fleet.Scope, namespaces []string, kinds fleet.KindFilter) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.settings.agent, e.settings.scope, e.settings.namespaces = agent, scope, slices.Clone(namespaces)
+	e.settings.agent, e.settings.scope, e.settings.namespaces, e.settings.kinds = agent, scope, slices.Clone(namespaces), kinds
 	e.signalAllLocked()
 }
 

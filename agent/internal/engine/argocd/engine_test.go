@@ -33,7 +33,12 @@ func TestEngine(t *testing.T) {
 		"terminates a sync that a newer commit replaces":                       terminates,
 		"takes over the Application when its agent is enrolled again":          continuesForAnotherAgent,
 		"leaves a newer version of another replica alone":                      yieldsToNewerReplica,
-		"keeps what another deployment desires":                                keepsForOthers,
+		"deletes nothing of a kind that its filter excludes":                   filtersKinds,
+		"hands over an object that moves to another deployment":                handsOver,
+		"hands over the objects of deleted and detached deployments":           handsOverAtTheEnd,
+		"takes over the Application of an earlier target of the deployment":    continuesForAnotherTarget,
+		"takes no object from an Application that needs it":                    leavesSharedObjects,
+		"adopts what a detached deployment left, if the policy says so":        adoptsLeftObjects,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -9,10 +9,8 @@ import (
 	"sync"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
@@ -34,17 +32,11 @@ func newForeign(e *Engine) *foreign {
 }
 
 func (f *foreign) follow(ctx context.Context) {
-	var delay wait.Backoff
-	for ctx.Err() == nil {
-		begun := time.Now()
-		if err := f.listAndWatch(ctx); err != nil && ctx.Err() == nil && !absent(err) {
+	f.engine.follow(ctx, f.listAndWatch, func(err error) {
+		if err != nil && !absent(err) {
 			f.engine.log.Warn("listing the Applications of others failed", obs.Err(err))
 		}
-		if time.Since(begun) > time.Minute {
-			delay.Reset()
-		}
-		wait.For(ctx, delay.NextJittered(f.engine.timing.retryFirst, f.engine.timing.retryMax))
-	}
+	})
 }
 
 // listAndWatch returns nil when a watch ended in order.
@@ -69,23 +61,7 @@ func (f *foreign) listAndWatch(ctx context.Context) error {
 	f.applications, f.complete = found, true
 	f.mu.Unlock()
 	f.changed.Set()
-	options.Limit, options.AllowWatchBookmarks = 0, true
-	w, err := f.engine.applications.Watch(ctx, options)
-	if err != nil {
-		return err
-	}
-	defer w.Stop()
-	for event := range w.ResultChan() {
-		switch event.Type {
-		case watch.Error:
-			return apierrors.FromObject(event.Object)
-		case watch.Added, watch.Modified, watch.Deleted:
-			if obj, ok := event.Object.(*unstructured.Unstructured); ok {
-				f.set(obj, event.Type == watch.Deleted)
-			}
-		}
-	}
-	return nil
+	return watchFrom(ctx, f.engine.applications, options, f.set)
 }
 
 func (f *foreign) set(obj *unstructured.Unstructured, deleted bool) {

@@ -40,6 +40,9 @@ const (
 	annotationEnvironment = "kedge.dev/environment" // ID of the push environment
 	annotationServer      = "kedge.dev/server"      // URL of the API server of the destination
 	annotationEnd         = "kedge.dev/end"         // endDeleted or endDetached, while the target ends
+	annotationSync        = "kedge.dev/sync"        // version whose sync was requested and is not done
+	annotationTakenBy     = "kedge.dev/taken-by"    // the target that has taken the Application over from an earlier one
+	annotationReminded    = "kedge.dev/reminded"    // when Argo CD was last reminded of an operation
 	annotationRefresh     = "argocd.argoproj.io/refresh"
 	managedBy             = "kedge"
 )

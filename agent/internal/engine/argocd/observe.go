@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
@@ -24,10 +22,14 @@ const (
 // current reports whether Argo CD has compared exactly the desired source with the cluster. The status of an Application
 // does not say for which generation it is, but it repeats what was compared.
 func (t *target) current(app *application) bool {
+	return compares(app, t.work)
+}
+
+func compares(app *application, d *engine.Desired) bool {
 	s := app.status.Sync
 	destination, _ := app.spec["destination"].(map[string]any)
-	return app.annotation(annotationRefresh) == "" && s.Revision == t.work.State.Commit &&
-		sameSpec(s.ComparedTo.Source, sourceOf(*t.work)) && sameSpec(s.ComparedTo.Destination, destination)
+	return app.annotation(annotationRefresh) == "" && s.Revision == d.State.Commit &&
+		sameSpec(s.ComparedTo.Source, sourceOf(*d)) && sameSpec(s.ComparedTo.Destination, destination)
 }
 
 // attempt is the last operation on the desired source.
@@ -37,6 +39,7 @@ type attempt struct {
 	message         string
 	results         map[string]string // messages of failed objects, by name
 	pruning         bool
+	partial         bool // it was a sync of some objects
 }
 
 func (t *target) attempt(app *application) attempt {
@@ -45,13 +48,14 @@ func (t *target) attempt(app *application) attempt {
 		return attempt{running: app.op != nil}
 	}
 	a := attempt{message: state.Message, pruning: state.Operation.Sync != nil && state.Operation.Sync.Prune, results: map[string]string{}}
+	a.partial = !a.pruning && state.Operation.Sync != nil && len(state.Operation.Sync.Resources) > 0
 	source, _ := state.SyncResult["source"].(map[string]any)
 	revision, _ := state.SyncResult["revision"].(string)
 	if revision != t.work.State.Commit || !sameSpec(source, sourceOf(*t.work)) {
 		return attempt{running: app.busy()} // of an earlier desired state
 	}
 	// A failed attempt that Argo CD repeats is Running with the time of its end.
-	waits := state.Phase == phaseRunning && state.FinishedAt != nil && state.RetryCount > 0
+	waits := app.retries()
 	a.running = app.busy() && !waits
 	a.failed = waits || !app.busy() && state.Phase != phaseSucceeded
 	a.succeeded = !app.busy() && state.Phase == phaseSucceeded && t.compared(app)
@@ -94,6 +98,10 @@ func (t *target) compared(app *application) bool {
 
 // observe mirrors the status of an Application that is written as desired, and takes the next step that it needs.
 func (t *target) observe(ctx context.Context, app *application) outcome {
+	t.resyncWritten()
+	if t.asked(app) && app.annotation(annotationRefresh) != "" {
+		return outcome{status: syncing(fleet.ReasonArgoCDNotReconciled, "Argo CD has not compared the revision with the cluster again yet")}
+	}
 	if why, since := conditions(app); !why.IsZero() {
 		status := failed(t.explain(why))
 		if why.Reason == fleet.ReasonArgoCDSpecRefused && time.Since(since) < compareGrace {
@@ -106,6 +114,12 @@ func (t *target) observe(ctx context.Context, app *application) outcome {
 	}
 	if !t.current(app) || app.status.Sync.Status == argoUnknown || app.status.Sync.Status == "" {
 		return outcome{status: syncing(fleet.ReasonArgoCDNotReconciled, "Argo CD has not compared the revision with the cluster yet")}
+	}
+	if t.asked(app) {
+		if err := t.syncOnce(ctx, app); err != nil {
+			return t.writeFailed(err)
+		}
+		return outcome{status: syncing(fleet.ReasonApplying, "Argo CD has not synced the revision again yet")}
 	}
 	last := t.attempt(app)
 	objects, unsettled := t.desiredObjects(app, last)
@@ -120,12 +134,29 @@ func (t *target) observe(ctx context.Context, app *application) outcome {
 	}
 	status.Objects = append(objects, left...)
 	t.summarizeLeft(&status, left)
-	if last.failed && unsettled > 0 && !app.busy() {
-		if err := t.syncAgain(ctx, app); err != nil {
+	t.waitsForOthers.Store(unsettled > 0 && len(app.shared()) > 0) // before the Applications of the others are read
+	if unsettled > 0 {
+		if err := t.settle(ctx, app, last); err != nil {
 			return t.writeFailed(err)
 		}
 	}
 	return outcome{status: status}
+}
+
+// settle requests the sync that objects of the source need and that Argo CD does not start by itself.
+func (t *target) settle(ctx context.Context, app *application, last attempt) error {
+	requested, err := t.takeOver(ctx, app, last)
+	if err != nil || requested {
+		return err
+	}
+	switch {
+	case app.busy():
+	case last.partial && last.succeeded:
+		return t.syncAll(ctx, app)
+	case last.failed && t.retryDue():
+		return t.syncAll(ctx, app)
+	}
+	return nil
 }
 
 // conditions returns the error of an Application, and since when it has it; zero when there is none.
@@ -167,12 +198,9 @@ func (t *target) refreshLater(ctx context.Context, app *application, status engi
 		t.syncDue = now.Add(t.syncs.NextJittered(t.engine.timing.syncFirst, t.engine.timing.syncMax))
 	} else if !now.Before(t.syncDue) {
 		t.syncDue = time.Time{}
-		next := app.raw.DeepCopy()
-		// A normal refresh would return the failure that Argo CD has cached.
-		setAnnotations(next, map[string]string{annotationRefresh: "hard"})
-		written, err := t.engine.applications.Update(ctx, next, metav1.UpdateOptions{FieldManager: managedBy})
-		if err == nil {
-			t.engine.cache.stored(0, written)
+		// A normal refresh would return the failure that Argo CD has cached. After an error, the next pass tries it again.
+		if t.annotate(ctx, app, map[string]string{annotationRefresh: "hard"}) != nil {
+			t.at(now.Add(t.engine.timing.syncFirst))
 		}
 		return status
 	}
@@ -182,7 +210,7 @@ func (t *target) refreshLater(ctx context.Context, app *application, status engi
 
 // desiredObjects describes the objects of the source. unsettled counts those that are not as desired.
 func (t *target) desiredObjects(app *application, last attempt) (out []fleet.ObjectStatus, unsettled int) {
-	mode := t.work.State.Policy.Drift.OrDefault()
+	mode, kinds := t.work.State.Policy.Drift.OrDefault(), t.engine.config().kinds
 	for _, r := range app.objects() {
 		if r.RequiresPruning {
 			continue
@@ -197,6 +225,9 @@ func (t *target) desiredObjects(app *application, last attempt) (out []fleet.Obj
 			o.Sync, o.Reason, o.Message = fleet.SyncFailed, fleet.ReasonApplyFailed, failure
 		case r.Status == argoUnknown:
 			o.Sync, o.Reason, o.Message = fleet.SyncFailed, fleet.ReasonOutsideScope, "the AppProject of the tenant does not allow this object"
+			if why := kinds.Refusal(o.ObjectRef); why != "" {
+				o.Reason, o.Message = fleet.ReasonKindNotAllowed, why
+			}
 		case t.work.State.Policy.DryRun:
 			o.Sync, o.Reason, o.Message = fleet.SyncOutOfSync, fleet.ReasonDryRun, "differs from the source"
 		case last.succeeded && mode == fleet.DriftIgnore:
@@ -329,6 +360,13 @@ func (t *target) summarizeLeft(status *engine.Status, left []fleet.ObjectStatus)
 	case len(kept) > 0:
 		o.Message = "kept: " + listed(kept)
 	}
+}
+
+func names(objects []fleet.ObjectStatus) (out []string) {
+	for _, o := range objects {
+		out = append(out, o.String())
+	}
+	return out
 }
 
 // listed joins names, and shortens a long list.

@@ -108,11 +108,11 @@ func (e *Engine) projectSpec(need projectNeed, repositories, namespaces []string
 	clusterScoped := s.scope != fleet.ScopeNamespaced && len(need.limits.Namespaces) == 0 && (s.policy.ClusterScoped == nil || *s.policy.ClusterScoped)
 	if env := need.environment; env != nil {
 		// Scope and policy of the agent are about its own cluster.
-		s = settings{}
+		s = settings{kinds: s.kinds}
 		clusterScoped = len(need.limits.Namespaces) == 0 && (len(env.Namespaces) == 0 || env.ClusterResources)
 		spec["permitOnlyProjectScopedClusters"] = true
 	}
-	kinds := kindItems(need.limits.Kinds)
+	kinds := kindItems(firstList(need.limits.Kinds, onlyKinds(fleet.KindFilter(s.policy.Kinds)), onlyKinds(s.kinds)))
 	switch {
 	case !clusterScoped: // an absent list allows none
 	case len(kinds) > 0:
@@ -123,12 +123,44 @@ func (e *Engine) projectSpec(need projectNeed, repositories, namespaces []string
 	if len(kinds) > 0 {
 		spec["namespaceResourceWhitelist"] = kinds
 	}
-	// Inclusions of the owner are exceptions from exclusions. Argo CD has none, so that only equal entries cancel out.
-	excluded := kindItems(slices.DeleteFunc(slices.Clone(s.policy.Kinds.Exclude), func(kind string) bool { return slices.Contains(s.policy.Kinds.Include, kind) }))
+	excluded := kindItems(union(excludedKinds(fleet.KindFilter(s.policy.Kinds)), excludedKinds(s.kinds)))
 	if len(excluded) > 0 {
 		spec["namespaceResourceBlacklist"], spec["clusterResourceBlacklist"] = excluded, excluded
 	}
 	return spec
+}
+
+// firstList returns the first list that is not empty. Argo CD has one list of allowed kinds: the agent itself applies the others.
+func firstList(lists ...[]string) []string {
+	for _, list := range lists {
+		if len(list) > 0 {
+			return list
+		}
+	}
+	return nil
+}
+
+// onlyKinds returns the kinds of a filter that excludes all others; nil for any other filter.
+func onlyKinds(f fleet.KindFilter) []string {
+	if slices.Contains(f.Exclude, "*") {
+		return f.Include
+	}
+	return nil
+}
+
+// excludedKinds returns the exclusions of a filter that no inclusion overlaps. Inclusions are exceptions from exclusions, which
+// Argo CD does not have. The agent itself refuses what Argo CD cannot express.
+func excludedKinds(f fleet.KindFilter) []string {
+	return slices.DeleteFunc(slices.Clone(f.Exclude), func(rule string) bool {
+		return slices.ContainsFunc(f.Include, func(other string) bool { return overlap(rule, other) })
+	})
+}
+
+// overlap reports whether two rules may match the same kind.
+func overlap(a, b string) bool {
+	x, y := kindItem(a), kindItem(b)
+	same := func(field string) bool { return x[field] == y[field] || x[field] == "*" || y[field] == "*" }
+	return same("group") && same("kind")
 }
 
 func kindItems(patterns []string) []any {

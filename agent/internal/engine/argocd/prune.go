@@ -1,6 +1,7 @@
 package argocd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -28,12 +29,13 @@ func (t *target) prune(ctx context.Context, app *application, last attempt, desi
 	}
 	t.prunedEvents(gone)
 	holds, unreadable := app.held()
+	unlisted := t.unlisted(app, holds)
 	if len(gone) == 0 {
-		return nil, t.storeHolds(ctx, app, nil, holds)
+		return unlisted, t.storeHolds(ctx, app, nil, holds)
 	}
 	missed := 0
 	for _, ref := range gone {
-		if holds[ref.String()] == inventory.HeldAfterRecovery {
+		if holds[ref.String()].OutsideChange() {
 			missed++ // not part of this change
 		}
 	}
@@ -47,6 +49,7 @@ func (t *target) prune(ctx context.Context, app *application, last attempt, desi
 		policy.Prune = false
 	}
 	out, remove, holds := t.decide(app, inventory.NewPlan(policy), gone, holds)
+	out = append(out, unlisted...)
 	// The holds are written before the first deletion: the rest of a change that was held never looks like a small change.
 	if err := t.storeHolds(ctx, app, gone, holds); err != nil || len(remove) == 0 || app.busy() {
 		return out, err
@@ -73,6 +76,9 @@ func (t *target) decide(app *application, plan inventory.Plan, gone []fleet.Obje
 		}
 		if why := t.keeps(app, ref); !why.IsZero() {
 			o.Reason, o.Message = why.Reason, left+"; kept: "+why.Message
+			if why.Reason == fleet.ReasonKindNotAllowed {
+				next[name] = cmp.Or(next[name], inventory.HeldByKindFilter)
+			}
 			if why.Reason == fleet.ReasonHandOverPending {
 				o.Sync, o.Message = fleet.SyncHeld, left+"; held: "+why.Message
 			}
@@ -111,6 +117,9 @@ func (t *target) keeps(app *application, ref fleet.ObjectRef) fleet.Cause {
 	if why := s.policy.RefuseDeletion(); !why.IsZero() {
 		return why
 	}
+	if why := s.kinds.Refusal(ref); why != "" {
+		return fleet.Cause{Reason: fleet.ReasonKindNotAllowed, Message: why}
+	}
 	if why := s.policy.Refusal(ref, ref.Namespace != ""); !why.IsZero() {
 		return why
 	}
@@ -120,39 +129,11 @@ func (t *target) keeps(app *application, ref fleet.ObjectRef) fleet.Cause {
 	if limits := t.work.State.Limits; !limits.Allows(ref, ref.Namespace != "") {
 		return fleet.Cause{Reason: fleet.ReasonGrantViolation, Message: limits.Refusal(ref, ref.Namespace != "")}
 	}
-	if slices.Contains(t.work.State.Confirmed, name) {
-		return fleet.Cause{}
-	}
-	for _, h := range t.work.State.HandOvers {
-		if h.Names(name) {
-			return fleet.Cause{Reason: fleet.ReasonHandOverPending, Message: h.String()}
-		}
-	}
-	if other := t.engine.desiredBy(name, t.id); other != "" {
-		return fleet.Cause{Reason: fleet.ReasonHandOverPending, Message: fmt.Sprintf("deployment %s desires it: confirm the deletion, and that deployment creates it again", other)}
-	}
-	return fleet.Cause{}
+	return t.handOver(name)
 }
 
-// desiredBy returns a deployment, other than that of a target, whose source has an object; "" if there is none.
-func (e *Engine) desiredBy(object string, except fleet.TargetID) string {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, t := range e.targets {
-		if t.id == except {
-			continue
-		}
-		// A dry run, and a deployment that is refused, never get the object.
-		if d := t.newest(); d != nil && d.Source != nil && !d.State.Policy.DryRun && unsupported(*d).IsZero() {
-			if _, found := slices.BinarySearch(d.Source.Objects, object); found {
-				return d.Tenant + "/" + d.Deployment
-			}
-		}
-	}
-	return ""
-}
-
-// storeHolds writes the holds if they have changed. Holds of objects that are back in the source, or gone, end.
+// storeHolds writes the holds if they have changed. Holds of objects that are back in the source, or gone, end. An object that
+// a kind filter holds may exist although Argo CD does not list it: Argo CD sees only what its project allows.
 func (t *target) storeHolds(ctx context.Context, app *application, gone []fleet.ObjectRef, holds map[string]inventory.Hold) error {
 	keep := map[string]inventory.Hold{}
 	for _, ref := range gone {
@@ -160,17 +141,19 @@ func (t *target) storeHolds(ctx context.Context, app *application, gone []fleet.
 			keep[ref.String()] = hold
 		}
 	}
+	before, _ := app.held()
+	for name, hold := range before {
+		if hold == inventory.HeldByKindFilter && !slices.Contains(t.work.Source.Objects, name) {
+			keep[name] = hold
+		}
+	}
 	text := holdsText(keep)
 	if text == app.annotation(annotationHeld) {
 		return nil
 	}
-	next := app.raw.DeepCopy()
-	setAnnotations(next, map[string]string{annotationHeld: text})
-	written, err := t.engine.applications.Update(ctx, next, metav1.UpdateOptions{FieldManager: managedBy})
-	if err != nil {
+	if err := t.annotate(ctx, app, map[string]string{annotationHeld: text}); err != nil {
 		return fmt.Errorf("writing the holds of the Application: %w", err)
 	}
-	t.engine.cache.stored(0, written)
 	return nil
 }
 
@@ -203,9 +186,9 @@ func (t *target) startPrune(ctx context.Context, app *application, remove []flee
 	return nil
 }
 
-// syncAgain repeats a failed sync after a while. Argo CD never repeats one that it has given up.
-func (t *target) syncAgain(ctx context.Context, app *application) error {
-	if t.work.State.Policy.DryRun || !t.retryDue() {
+// syncAll requests a sync. Argo CD never repeats one that it has given up.
+func (t *target) syncAll(ctx context.Context, app *application) error {
+	if t.work.State.Policy.DryRun {
 		return nil
 	}
 	return t.request(ctx, app, &syncOperation{

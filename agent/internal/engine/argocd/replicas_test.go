@@ -1,7 +1,7 @@
 package argocd_test
 
 import (
-	"errors"
+	"strings"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -36,6 +36,47 @@ func continuesForAnotherAgent(w *world) {
 	}
 }
 
+// continuesForAnotherTarget gives the deployment another target, as a server does whose database was restored.
+func continuesForAnotherTarget(w *world) {
+	e := w.start()
+	w.sync(e, w.appFolder("a", "b"))
+	before, _ := w.uid("a")
+	e.stop()
+	first := w.target
+	w.target, w.versions = fleet.NewTargetID(), 0
+	e = w.start()
+	e.Pending(1)
+	commit := w.appFolder("a")
+	e.Set(w.desired(commit))
+	w.await("other deployments", func(s engine.Status) bool { return s.Observed.Reason == fleet.ReasonWaitingForDeployments })
+	e.Pending(0)
+	// The object that the server has lost is held, also in later versions.
+	held := func(s engine.Status) bool {
+		return s.Observed.Reason == fleet.ReasonPruneHeld && find(s, w.configMap("b")).Sync == fleet.SyncHeld
+	}
+	w.await("the held object", held)
+	e.Set(w.desired(commit))
+	w.await("the held object", held)
+	e.stop()
+	e = w.start()
+	if len(e.held) != 1 || e.held[0].Target != w.target {
+		w.Errorf("recovered %+v, want target %s instead of %s", e.held, w.target, first)
+	}
+	e.Set(w.desired(commit))
+	w.await("the held object", held)
+	if after, _ := w.uid("a"); after != before || !w.exists("configmap", "b") {
+		w.Errorf("the object is %s, and was %s", after, before)
+	}
+	if apps := w.cluster.Kubectl(w, "-n", w.argo.Namespace(), "get", "applications", "-l", "kedge.dev/agent="+string(w.agent), "-o", "name"); len(strings.Fields(apps)) != 1 {
+		w.Errorf("the agent has the Applications %s", apps)
+	}
+	e.Set(w.tombstone())
+	w.await("Deleted", func(s engine.Status) bool { return s.Observed.Sync == fleet.SyncDeleted })
+	if w.exists("configmap", "a") || w.exists("configmap", "b") {
+		w.Error("objects are left")
+	}
+}
+
 // yieldsToNewerReplica runs two replicas of one agent, the first of which gets an older version.
 func yieldsToNewerReplica(w *world) {
 	slow := w.start()
@@ -51,31 +92,4 @@ func yieldsToNewerReplica(w *world) {
 	late.State.Generation = w.versions - 2
 	slow.Set(late)
 	first.await(w.T, w.target, "NewerReplica", func(s engine.Status) bool { return s.Observed.Reason == fleet.ReasonNewerReplica })
-}
-
-// keepsForOthers moves an object to another deployment of the agent.
-func keepsForOthers(w *world) {
-	w.source.Objects = []string{"ConfigMap " + w.ns + "/a", "ConfigMap " + w.ns + "/b"}
-	e := w.start()
-	w.sync(e, w.push(map[string]string{"a.yaml": configMap("a", "1"), "b.yaml": configMap("b", "1")}))
-	other := w.desired(w.push(map[string]string{"other/b.yaml": configMap("b", "2")}))
-	other.Target, other.Deployment = fleet.NewTargetID(), "other"
-	other.Source.Path, other.Source.Objects = "other", []string{"ConfigMap " + w.ns + "/b"}
-	e.Set(other)
-	w.source.Objects = []string{"ConfigMap " + w.ns + "/a"}
-	e.Set(w.desired(w.push(map[string]string{"b.yaml": "", "other/b.yaml": "", "c.yaml": configMap("c", "1")})))
-	w.await("held", func(s engine.Status) bool {
-		return find(s, "ConfigMap "+w.ns+"/b").Reason == fleet.ReasonHandOverPending
-	})
-	e.Set(w.tombstone())
-	w.await("Deleted", func(s engine.Status) bool { return s.Observed.Sync == fleet.SyncDeleted })
-	w.eventually(func() error {
-		if w.exists("configmap", "a") {
-			return errors.New("a is left")
-		}
-		return nil
-	})
-	if !w.exists("configmap", "b") {
-		w.Error("an object that another deployment desires was deleted")
-	}
 }

@@ -9,10 +9,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"github.com/kedge-dev/kedge/internal/obs"
-	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // Labels and annotations of Secrets.
@@ -49,13 +47,11 @@ func (r *secretPool) follow(name string, s *pooledSecret) {
 	ctx, cancel := context.WithCancel(r.engine.lifetime())
 	s.stop = cancel
 	r.engine.work.Go(func() {
-		var delay wait.Backoff
-		for ctx.Err() == nil {
-			if err := r.watch(ctx, name); err != nil && ctx.Err() == nil {
+		r.engine.follow(ctx, func(ctx context.Context) error { return r.watch(ctx, name) }, func(err error) {
+			if err != nil {
 				r.engine.log.Warn("watching a Secret failed", obs.Err(err))
 			}
-			wait.For(ctx, delay.NextJittered(r.engine.timing.retryFirst, r.engine.timing.retryMax))
-		}
+		})
 	})
 }
 
@@ -70,22 +66,7 @@ func (r *secretPool) watch(ctx context.Context, name string) error {
 		options.ResourceVersion = live.GetResourceVersion()
 	}
 	r.changed(ctx, name, live, err != nil)
-	w, err := r.client.Watch(ctx, options)
-	if err != nil {
-		return err
-	}
-	defer w.Stop()
-	for event := range w.ResultChan() {
-		switch event.Type {
-		case watch.Error:
-			return apierrors.FromObject(event.Object)
-		case watch.Added, watch.Modified, watch.Deleted:
-			if obj, ok := event.Object.(*unstructured.Unstructured); ok {
-				r.changed(ctx, name, obj, event.Type == watch.Deleted)
-			}
-		}
-	}
-	return nil
+	return watchFrom(ctx, r.client, options, func(obj *unstructured.Unstructured, deleted bool) { r.changed(ctx, name, obj, deleted) })
 }
 
 // changed records a change that a watch reports, and wakes the targets if somebody else has made it. live is nil if the

@@ -88,9 +88,11 @@ func syncPolicy(p fleet.Policy) map[string]any {
 	return out
 }
 
+// failOnShared keeps Argo CD from taking objects over from another Application.
+const failOnShared = "FailOnSharedResource=true"
+
 func syncOptions(p fleet.Policy) []string {
-	// Without the first option, Argo CD would take objects over from another Application.
-	options := []string{"FailOnSharedResource=true", propagation(p)}
+	options := []string{failOnShared, propagation(p)}
 	if p.CreateNamespace {
 		options = append(options, "CreateNamespace=true")
 	}

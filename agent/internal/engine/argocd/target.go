@@ -2,9 +2,13 @@ package argocd
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -19,23 +23,40 @@ type target struct {
 	id     fleet.TargetID
 	wake   wait.Signal
 
-	mu       sync.Mutex
-	desired  *engine.Desired // the newest; nil before Set
-	minimum  fleet.Version   // of the Application that was recovered
-	retryNow bool
+	mu      sync.Mutex
+	desired *engine.Desired // the newest; nil before Set
+	minimum fleet.Version   // of the Application that was recovered
+	requests
+
+	waitsForOthers atomic.Bool // it is woken by the Applications of other targets too
 
 	// The rest belongs to the goroutine of run.
-	work             *engine.Desired // the state that this pass is about
-	failures         wait.Backoff    // of writes
-	syncs            wait.Backoff    // of failed syncs and comparisons
-	due              time.Time       // of the next attempt without an event; zero when there is none
-	syncDue          time.Time       // before it, no failed sync is started again
-	repositoryWrites int             // number of changes of the Secret of the repository that this target knows
+	work *engine.Desired // the state that this pass is about
+	schedules
+	repositoryWrites int // number of changes of the Secret of the repository that this target knows
+	kinds            comparedKinds
 	history
 	last     engine.Status
 	reported bool
 	known    bool // the Application was seen, so that its absence is news
 	looked   bool // for an Application of the target that an earlier agent had
+}
+
+// schedules are when a target acts without an event.
+type schedules struct {
+	failures   wait.Backoff // of writes
+	syncs      wait.Backoff // of failed syncs and comparisons
+	due        time.Time    // of the next attempt without an event; zero when there is none
+	syncDue    time.Time    // before it, no failed sync is started again
+	notStarted time.Time    // when a requested operation was seen first that Argo CD had not started
+}
+
+// requests are what users have requested, besides the desired state.
+type requests struct {
+	retryNow bool
+	// resync is a version that differs from the one before in nothing but its number, which requests a sync; zero when
+	// there is none that has yet to be written.
+	resync fleet.Version
 }
 
 // history is what a target has reported or requested, for events.
@@ -60,6 +81,9 @@ func (t *target) accept(d engine.Desired) {
 	}
 	if t.desired != nil && reflect.DeepEqual(t.desired.State, d.State) && reflect.DeepEqual(t.desired.Source, d.Source) {
 		return
+	}
+	if t.desired == nil || t.desired.State.Version == t.resync || onlyNewer(*t.desired, d) {
+		t.resync = d.State.Version
 	}
 	t.desired = &d
 	t.wake.Set()
@@ -126,7 +150,7 @@ func (t *target) run(ctx context.Context) {
 func (t *target) pass(life context.Context) (ended bool) {
 	ctx, cancel := context.WithTimeout(life, t.engine.timing.request)
 	defer cancel()
-	app, ready, failure := t.engine.cache.application(applicationName(t.id))
+	app, ready, failure := t.engine.cache.ofTarget(t.id)
 	if !ready {
 		if failure != nil {
 			t.report(app, t.unavailable(failure))
@@ -148,11 +172,53 @@ func (t *target) pass(life context.Context) (ended bool) {
 	if life.Err() != nil {
 		return false // the engine stops
 	}
+	if app != nil && out.err == nil && !out.ended {
+		out.err = t.remind(ctx)
+	}
 	t.schedule(&out)
 	t.known = app != nil || out.created
 	t.report(app, out)
 	return out.ended
 }
+
+// remind has Argo CD look at an Application again whose operation it has not started. Argo CD can miss the request if it
+// writes the status of the Application at the same time, and would see it at its next periodic refresh. The delay is a
+// backstop.
+func (t *target) remind(ctx context.Context) error {
+	app, _, _ := t.engine.cache.ofTarget(t.id)
+	if app == nil || !app.requested() {
+		t.notStarted = time.Time{}
+		return nil
+	}
+	if t.notStarted.IsZero() {
+		t.notStarted = time.Now()
+	}
+	if due := t.notStarted.Add(startGrace); time.Now().Before(due) {
+		t.at(due)
+		return nil
+	}
+	if err := t.annotate(ctx, app, map[string]string{annotationReminded: time.Now().UTC().Format(time.RFC3339)}); err != nil {
+		return fmt.Errorf("reminding Argo CD of an operation: %w", err)
+	}
+	t.notStarted = time.Now()
+	t.at(t.notStarted.Add(startGrace))
+	return nil
+}
+
+// annotate writes annotations into the Application. The write fails if somebody has changed the Application since it was
+// read.
+func (t *target) annotate(ctx context.Context, app *application, values map[string]string) error {
+	next := app.raw.DeepCopy()
+	setAnnotations(next, values)
+	written, err := t.engine.applications.Update(ctx, next, metav1.UpdateOptions{FieldManager: managedBy})
+	if err == nil {
+		t.engine.cache.stored(0, written)
+	}
+	return err
+}
+
+// startGrace is how long Argo CD may take to start an operation.
+const startGrace = 10 * time.Second
 
 // outcome is the result of a pass.
 type outcome struct {

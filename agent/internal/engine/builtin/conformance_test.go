@@ -19,7 +19,7 @@ func TestConformance(t *testing.T) {
 		New: func(t testing.TB, o enginetest.Options) engine.Engine {
 			t.Helper()
 			e, err := builtin.New(builtin.Config{
-				AgentID: o.Agent, Namespace: o.Namespace, Scope: o.Scope, Namespaces: o.Namespaces,
+				AgentID: o.Agent, Namespace: o.Namespace, Scope: o.Scope, Namespaces: o.Namespaces, Kinds: o.Kinds,
 				Owner: o.Owner, REST: o.REST, Reporter: o.Reporter, Log: slog.New(slog.DiscardHandler), Strict: true,
 			})
 			if err != nil {

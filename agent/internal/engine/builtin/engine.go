@@ -32,10 +32,11 @@ type Config struct {
 	Log       *slog.Logger // nil discards
 	Metrics   *Metrics     // nil counts nothing
 
-	// AgentID, Scope and Namespaces are set by Configure. If they are empty, targets wait until Configure is called.
+	// AgentID, Scope, Namespaces and Kinds are set by Configure. If they are empty, targets wait until Configure is called.
 	AgentID    fleet.AgentID
 	Scope      fleet.Scope
 	Namespaces []string
+	Kinds      fleet.KindFilter
 	// Owner is set by Restrict.
 	Owner ownerpolicy.Policy
 	// Strict makes the engine panic where it would log a bug and go on. It is for tests.
@@ -110,7 +111,7 @@ func newEngine(cfg Config, timing timing) (*Engine, error) {
 	e := &Engine{
 		namespace: cfg.Namespace, reporter: cfg.Reporter, log: cmp.Or(cfg.Log, slog.New(slog.DiscardHandler)),
 		timing: timing, client: client, store: inventory.NewStore(configMaps), finishes: newFinishes(),
-		settings: settings{agent: cfg.AgentID, scope: cfg.Scope, namespaces: slices.Clone(cfg.Namespaces), policy: cfg.Owner},
+		settings: settings{agent: cfg.AgentID, scope: cfg.Scope, namespaces: slices.Clone(cfg.Namespaces), kinds: cfg.Kinds, policy: cfg.Owner},
 		targets:  map[fleet.TargetID]*target{},
 		past: past{
 			inventories: map[fleet.TargetID]*inventory.Inventory{}, deleted: map[fleet.TargetID]deletedTarget{}, takenOver: map[takeover]bool{},
@@ -124,11 +125,12 @@ func newEngine(cfg Config, timing timing) (*Engine, error) {
 
 // Configure sets what the server says about this agent. It may be called again when that changes. Objects that are not
 // allowed any more fail visibly; they are not deleted.
-func (e *Engine) Configure(agent fleet.AgentID, scope fleet.Scope, namespaces []string) {
+func (e *Engine) Configure(agent fleet.AgentID, scope fleet.Scope, namespaces []string, kinds fleet.KindFilter) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	next := settings{agent: agent, scope: scope, namespaces: slices.Clone(namespaces), policy: e.settings.policy}
-	if e.settings.agent == next.agent && e.settings.scope == next.scope && slices.Equal(e.settings.namespaces, next.namespaces) {
+	next := settings{agent: agent, scope: scope, namespaces: slices.Clone(namespaces), kinds: kinds, policy: e.settings.policy}
+	if e.settings.agent == next.agent && e.settings.scope == next.scope && slices.Equal(e.settings.namespaces, next.namespaces) &&
+		e.settings.kinds.Equal(next.kinds) {
 		return
 	}
 	e.settings = next

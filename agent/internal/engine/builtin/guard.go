@@ -15,6 +15,7 @@ type settings struct {
 	agent      fleet.AgentID
 	scope      fleet.Scope
 	namespaces []string
+	kinds      fleet.KindFilter
 	policy     ownerpolicy.Policy // of the owner of the cluster; no server can change it
 }
 
@@ -34,6 +35,9 @@ func (s settings) refuse(ref fleet.ObjectRef, m kube.Mapping, own string) fleet.
 	case s.scope == fleet.ScopeNamespaced && !slices.Contains(s.namespaces, ref.Namespace):
 		return fleet.Cause{Reason: fleet.ReasonOutsideScope,
 			Message: fmt.Sprintf("is in namespace %q, and this agent is limited to other namespaces", ref.Namespace)}
+	}
+	if why := s.kinds.Refusal(ref); why != "" {
+		return fleet.Cause{Reason: fleet.ReasonKindNotAllowed, Message: why}
 	}
 	return s.policy.Refusal(ref, m.Namespaced)
 }

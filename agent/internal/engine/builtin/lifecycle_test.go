@@ -77,9 +77,9 @@ func TestTargetsWaitForConfigure(t *testing.T) {
 	go func() { done <- e.Run(ctx) }()
 
 	agent := fleet.NewAgentID()
-	e.Configure(agent, fleet.ScopeNamespaced, []string{"elsewhere"})
+	e.Configure(agent, fleet.ScopeNamespaced, []string{"elsewhere"}, fleet.KindFilter{})
 	await(t, out, fleet.SyncFailed)
-	e.Configure(agent, fleet.ScopeNamespaced, []string{ns})
+	e.Configure(agent, fleet.ScopeNamespaced, []string{ns}, fleet.KindFilter{})
 	await(t, out, fleet.SyncSynced)
 	cancel()
 	if err := <-done; err != nil {

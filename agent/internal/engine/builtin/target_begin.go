@@ -101,7 +101,7 @@ func (t *target) addRecorded(rec inventory.Record) {
 				},
 				position: manifest.Place{Wave: entry.Wave, Depth: entry.Depth, Rank: manifest.RankOf(entry.ObjectRef)},
 			}
-			t.holdAfterRecovery(t.objects[key])
+			t.holdLeaving(t.objects[key])
 		case o.leaving != nil || t.stopped.newerReplica:
 			o.record.hold = cmp.Or(o.record.hold, entry.Held)
 		}
@@ -197,7 +197,7 @@ func (t *target) discard(o *object) {
 	}
 	o.leaving.cause, o.leaving.keptBy, o.leaving.bounds = fleet.Cause{}, fleet.Cause{}, bounds{}
 	o.leaving.waits, o.leaving.confirmable = false, false
-	t.holdAfterRecovery(o)
+	t.holdLeaving(o)
 	t.keepAnnotated(o)
 	// An object that is being deleted already is checked again as well, since its timer was reset.
 	t.restart(o, phaseLeaving)

@@ -10,12 +10,24 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// holdAfterRecovery marks an object that the desired version does not name, if that version prunes nothing because the
-// server has just recovered. The mark is written to the inventory with the version, so that no later version deletes the
-// object before a user confirms it.
-func (t *target) holdAfterRecovery(o *object) {
-	if s := t.work.desired.State; s.HoldPrune && !s.Tombstone && !s.Detached {
+// holdLeaving marks an object that the desired version does not name, if that version prunes nothing because the server has
+// just recovered, or if the kind filter of the agent excludes the object. The mark is written to the inventory with the
+// version, so that neither a later version nor another filter deletes the object before a user confirms it.
+func (t *target) holdLeaving(o *object) {
+	switch s := t.work.desired.State; {
+	case s.Tombstone || s.Detached:
+	case s.HoldPrune:
 		o.record.hold = cmp.Or(o.record.hold, inventory.HeldAfterRecovery)
+	case t.engine.config().kinds.Refusal(o.ref) != "":
+		o.record.hold = cmp.Or(o.record.hold, inventory.HeldByKindFilter)
+	}
+}
+
+// holdRefused does that for an object that had left before the filter came to exclude its kind.
+func (t *target) holdRefused(o *object) {
+	if before := o.record.hold; o.leaving.bounds.refusal.Reason == fleet.ReasonKindNotAllowed && before == "" && !t.isDryRun() {
+		t.holdLeaving(o)
+		t.inv.dirty = t.inv.dirty || o.record.hold != before
 	}
 }
 
@@ -27,11 +39,11 @@ func (t *target) recovers() bool {
 }
 
 // sizeOfChange returns how many of the objects that have left count for the prune limit. Objects that are held after a
-// recovery are no part of a change of the source.
+// recovery, or by a kind filter, are no part of a change of the source.
 func sizeOfChange(gone []*object) int {
 	n := 0
 	for _, o := range gone {
-		if o.record.hold != inventory.HeldAfterRecovery {
+		if !o.record.hold.OutsideChange() {
 			n++
 		}
 	}

@@ -130,6 +130,7 @@ func (t *target) keepObject(o *object) {
 	case o.refused():
 		t.transition(o, phaseKept)
 		o.leaving.cause = o.leaving.bounds.refusal
+		t.holdRefused(o)
 	case o.leaving.claimedBy != "":
 		t.postpone(o, claimed(o.leaving.claimedBy))
 	case !o.leaving.handOver.IsZero():

@@ -33,11 +33,17 @@ const (
 	skipSize           = "hundreds of objects, or a thousand Applications, take Argo CD minutes"
 	skipSource         = "this engine applies sources"
 	skipTimeout        = "policy.pruneTimeout and policy.readyTimeout are not available"
+	skipKindFilter     = "the engine refuses a whole deployment; its own tests change the kind filter with a real Argo CD"
 	skipWhole          = "the engine refuses a whole deployment, and Argo CD repeats a failed sync as a whole"
 )
 
 // SkippedWithArgoCD has the cases that an engine with Argo CD does not have to pass, each with the reason.
 var SkippedWithArgoCD = map[string]string{
+	"refuses a kind that its filter excludes, and applies the rest":                                                    skipKindFilter,
+	"applies a kind of the built-in exclusions only if its filter includes it":                                         skipKindFilter,
+	"deletes nothing of a kind that its filter came to exclude, and manages it again later":                            skipKindFilter,
+	"deletes nothing of an excluded kind with its deployment, until the filter allows it":                              skipReleased,
+	"neither corrects nor restores what its filter excludes":                                                           skipKindFilter,
 	"applies with the rights of the deployment's ServiceAccount and no more":                                           skipAccount,
 	"compares in a dry run with the rights of the deployment's ServiceAccount and no more":                             skipAccount,
 	"compares what has drifted with the rights of the deployment's ServiceAccount and no more":                         skipAccount,

@@ -35,6 +35,7 @@ type world struct {
 	rest    *rest.Config
 	scope   fleet.Scope
 	allowed []string
+	kinds   fleet.KindFilter
 	policy  fleet.Policy
 	owner   ownerpolicy.Policy
 }
@@ -72,7 +73,7 @@ func (w *world) tryStart(t testing.TB) (*running, error) {
 	cfg := rest.CopyConfig(w.rest)
 	cfg.Wrap(w.traffic.wrap)
 	e := w.h.New(t, Options{
-		Agent: w.agent, Namespace: w.agentNS, Scope: w.scope, Namespaces: w.allowed, Owner: w.owner, REST: cfg, Reporter: w.rec,
+		Agent: w.agent, Namespace: w.agentNS, Scope: w.scope, Namespaces: w.allowed, Kinds: w.kinds, Owner: w.owner, REST: cfg, Reporter: w.rec,
 	})
 	held, err := e.Recover(t.Context())
 	if err != nil {

@@ -75,6 +75,8 @@ func fillAll(t *testing.T, s store.Store) *neighbours {
 			tx.PendingSpecs().Put(ctx, fleet.PendingSpec{TenantID: h.tenant, DeploymentID: d.ID, RepositoryID: d.RepositoryID, Source: d.Source, Labels: d.Labels,
 				EnvironmentTenant: d.EnvironmentTenant, EnvironmentID: d.EnvironmentID, By: "anna", EditedAt: now, Reason: fleet.ReasonSourceNotRead}),
 			tx.GitLabProjects().Put(ctx, fleet.GitLabProject{TenantID: h.tenant, Project: "1", URL: "u"}),
+			tx.EngineUpgrades().Create(ctx, fleet.EngineUpgrade{ID: fleet.NewEngineUpgradeID(), TenantID: h.tenant, Name: "u", Timeout: time.Second, Phase: fleet.EngineUpgradeRunning,
+				CreatedAt: now, Instances: []fleet.EngineUpgradeInstance{{Agent: "a", Phase: fleet.EngineInstancePending, Deadline: now}}}),
 			tx.Settings().SetEpoch(ctx, 7),
 		}
 	}

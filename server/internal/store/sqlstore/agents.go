@@ -10,7 +10,8 @@ import (
 
 type agents struct{ tx *Tx }
 
-const agentColumns = `SELECT id, tenant_id, name, scope, spec, created_at, COALESCE(capabilities, ''), uninstalling, engine_namespace, deliver_git_credentials, instance, draining FROM agents `
+const agentColumns = `SELECT id, tenant_id, name, scope, spec, created_at, COALESCE(capabilities, ''), uninstalling, engine_namespace, deliver_git_credentials,
+	included_kinds, excluded_kinds, kinds_from_config, instance, draining FROM agents `
 
 func (s agents) Get(ctx context.Context, tenant fleet.TenantID, id fleet.AgentID) (fleet.Agent, error) {
 	a, err := only(s.list(ctx, tenant, agentColumns+`WHERE tenant_id = $1 AND id = $2`, tenant, id))
@@ -18,6 +19,14 @@ func (s agents) Get(ctx context.Context, tenant fleet.TenantID, id fleet.AgentID
 		return fleet.Agent{}, fmt.Errorf("reading agent %q: %w", id, err)
 	}
 	return a, nil
+}
+
+func (s agents) SpecRevision(ctx context.Context, tenant fleet.TenantID, id fleet.AgentID) (int64, error) {
+	var n int64
+	if err := s.tx.of(tenant).get(ctx, []any{&n}, `SELECT spec FROM agents WHERE tenant_id = $1 AND id = $2`, tenant, id); err != nil {
+		return 0, fmt.Errorf("reading the revision of agent %q: %w", id, err)
+	}
+	return n, nil
 }
 
 func (s agents) ByName(ctx context.Context, tenant fleet.TenantID, name string) (fleet.Agent, error) {
@@ -73,7 +82,8 @@ func (s agents) list(ctx context.Context, tenant fleet.TenantID, query string, a
 	at := map[fleet.AgentID]int{}
 	err := s.tx.of(tenant).each(ctx, func(row Row) error {
 		a := fleet.Agent{Labels: map[string]string{}}
-		err := row.Scan(&a.ID, &a.TenantID, &a.Name, &a.Scope, &a.SpecRevision, timeInto(&a.CreatedAt), &a.Capabilities, &a.Uninstalling, &a.EngineNamespace, &a.DeliverGitCredentials, &a.Instance, &a.Draining)
+		err := row.Scan(&a.ID, &a.TenantID, &a.Name, &a.Scope, &a.SpecRevision, timeInto(&a.CreatedAt), &a.Capabilities, &a.Uninstalling, &a.EngineNamespace, &a.DeliverGitCredentials,
+			listInto(&a.Kinds.Include), listInto(&a.Kinds.Exclude), &a.KindsFromConfig, &a.Instance, &a.Draining)
 		at[a.ID] = len(out)
 		out = append(out, a)
 		return err

@@ -71,6 +71,9 @@ func (t *Tx) Runs() store.Runs { return runs{t} }
 // Operations implements [store.Tx].
 func (t *Tx) Operations() store.Operations { return operations{t} }
 
+// EngineUpgrades implements [store.Tx].
+func (t *Tx) EngineUpgrades() store.EngineUpgrades { return engineUpgrades{t} }
+
 // Audit implements [store.Tx].
 func (t *Tx) Audit() store.Audit { return audit{t} }
 

@@ -123,15 +123,15 @@ func (l *listing) outOfSync() matcher {
 }
 
 // failed counts deployments that could not be rendered, in force or pending, and targets that could not be
-// applied.
+// applied or have refused kinds.
 func (l *listing) failed() matcher {
 	m := l.withTarget(func(a *args) string { return `t.read_sync = ` + a.add(fleet.SyncFailed) })
 	hasTarget := m.where
 	m.where = func(a *args) string {
 		return `(d.source_error <> '' OR d.pending_spec <> 0 AND EXISTS (SELECT 1 FROM pending_specs p
-			WHERE p.tenant_id = d.tenant_id AND p.deployment_id = d.id AND p.problem <> ''` + perRow + `) OR ` + hasTarget(a) + `)`
+			WHERE p.tenant_id = d.tenant_id AND p.deployment_id = d.id AND p.problem <> ''` + perRow + `) OR ` + hasTarget(a) + ` OR ` + l.hasTarget(kindRefused) + `)`
 	}
-	m.sources[0].selects = append(m.sources[0].selects, func(a *args) string {
+	m.sources[0].selects = append(m.sources[0].selects, func(a *args) string { return l.targets(a, kindRefused) }, func(a *args) string {
 		return `SELECT name, id FROM deployments WHERE tenant_id = ` + a.add(l.tenant) + ` AND source_error <> ''
 			AND (name, id) > (` + a.add(l.after.name) + `, ` + a.add(l.after.id) + `)`
 	}, func(a *args) string {

@@ -41,10 +41,25 @@ func (l *listing) withReason(r fleet.Reason) matcher {
 	if slices.Contains(commonReasons, r) {
 		return matcher{where: func(a *args) string { return l.hasTarget(`t.read_reason = ` + a.add(r) + known) }}
 	}
+	if r == fleet.ReasonKindNotAllowed {
+		return l.withRefusedKind()
+	}
 	if condition, ok := targetReasons[r]; ok {
 		return l.withTarget(func(*args) string { return condition })
 	}
 	return l.reported(r)
+}
+
+// kindRefused is the condition that the server sends a target no newer state because of the kind filter of its agent.
+const kindRefused = `t.kind_error <> '' AND t.detached_at IS NULL AND NOT t.desired_tombstone`
+
+// withRefusedKind matches deployments whose objects a kind filter refuses, at the server or at the agent.
+func (l *listing) withRefusedKind() matcher {
+	m := l.reported(fleet.ReasonKindNotAllowed)
+	reported := m.where
+	m.where = func(a *args) string { return `(` + reported(a) + ` OR ` + l.hasTarget(kindRefused) + `)` }
+	m.sources[0].selects = append(m.sources[0].selects, func(a *args) string { return l.targets(a, kindRefused) })
+	return m
 }
 
 // known is the condition that the reported reason is the one that users read: the target is neither stale nor detached.

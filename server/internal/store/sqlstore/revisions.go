@@ -56,12 +56,14 @@ func (s revisions) append(ctx context.Context, tenant fleet.TenantID, id fleet.D
 	return seq, nil
 }
 
-// trim always keeps the newest.
+// trim always keeps the newest, the pinned one, and those that unfinished upgrades of Argo CD return to.
 func (s revisions) trim(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID, keep int) error {
 	_, err := s.tx.of(tenant).exec(ctx, `DELETE FROM revisions WHERE tenant_id = $1 AND deployment_id = $2
 		AND seq <= (SELECT r.seq FROM revisions r WHERE r.tenant_id = $1 AND r.deployment_id = $2
 			ORDER BY r.seq DESC LIMIT 1 OFFSET $3)
-		AND seq <> (SELECT d.pin_revision FROM deployments d WHERE d.tenant_id = $1 AND d.id = $2)`, tenant, id, max(keep, 1))
+		AND seq <> (SELECT d.pin_revision FROM deployments d WHERE d.tenant_id = $1 AND d.id = $2)
+		AND seq NOT IN (SELECT i.before_revision FROM engine_upgrade_instances i JOIN engine_upgrades u ON u.tenant_id = i.tenant_id AND u.id = i.upgrade_id
+			WHERE i.tenant_id = $1 AND i.deployment_id = $2 AND u.phase = 'Running')`, tenant, id, max(keep, 1))
 	return err
 }
 

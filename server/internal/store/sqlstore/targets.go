@@ -12,7 +12,7 @@ import (
 type targets struct{ tx *Tx }
 
 const targetColumns = `SELECT t.id, t.tenant_id, t.deployment_id, t.deployment_name, t.agent_tenant, COALESCE(t.agent_id, ''), t.agent_name,
-		COALESCE(t.grant_id, ''), t.variant, t.variant_error, t.detached_at, t.detached_why, t.left_in,
+		COALESCE(t.grant_id, ''), t.variant, t.variant_error, t.included_kinds, t.excluded_kinds, t.kind_error, t.detached_at, t.detached_why, t.left_in,
 		t.desired_epoch, t.desired_generation, COALESCE(t.desired_digest, ''), t.desired_commit, t.desired_namespace,
 		t.desired_prune, t.desired_adopt, t.desired_allow_empty, t.desired_manual, t.desired_prune_on_detach,
 		t.desired_force_conflicts, t.desired_replace_objects, t.desired_dry_run, t.desired_drift, t.desired_ignore_fields,
@@ -27,7 +27,7 @@ func scanTarget(row Row) (fleet.Target, error) {
 	var t fleet.Target
 	d, o := &t.Desired, &t.Observed
 	err := row.Scan(slices.Concat([]any{&t.ID, &t.TenantID, &t.DeploymentID, &t.DeploymentName, &t.AgentTenant, &t.AgentID, &t.AgentName,
-		&t.GrantID, &t.Variant, &t.VariantError, timeInto(&t.DetachedAt), &t.DetachedWhy, &t.LeftIn,
+		&t.GrantID, &t.Variant, &t.VariantError, listInto(&t.Kinds.Include), listInto(&t.Kinds.Exclude), &t.KindError, timeInto(&t.DetachedAt), &t.DetachedWhy, &t.LeftIn,
 		&d.Epoch, &d.Generation, &d.Digest, &d.Commit, &d.Namespace,
 	}, policyInto(&d.Policy), []any{&d.HoldPrune, &d.Consent, listInto(&d.Confirmed), handOversInto(&d.HandOvers), &d.Tombstone, &d.Detached, &d.SourceRevision,
 		&o.Epoch, &o.Generation, &o.Digest, &o.Sync, &o.Health, timeInto(&o.AsOf), &o.Message, &d.Policy.CreateNamespace,

@@ -16,7 +16,7 @@ const (
 	// readSync is the sync state of a target whose deployment is not held.
 	readSync = `CASE WHEN t.detached_at IS NOT NULL THEN 'Detached'
 		WHEN t.desired_tombstone THEN t.read_sync
-		WHEN t.variant_error <> '' THEN 'Failed'
+		WHEN t.variant_error <> '' OR t.kind_error <> '' THEN 'Failed'
 		WHEN t.variant <> '' AND EXISTS (SELECT 1 FROM deployment_variants v WHERE v.tenant_id = t.tenant_id
 			AND v.deployment_id = t.deployment_id AND v.name = t.variant AND v.error <> '') THEN 'Failed'
 		ELSE t.read_sync END`
@@ -27,6 +27,7 @@ const (
 	// readReason is the reason of a target that nothing holds, and heldReason that of one of a deployment that is held.
 	readReason = `CASE WHEN t.detached_at IS NOT NULL THEN 'Detached'
 		WHEN NOT t.desired_tombstone AND t.variant_error <> '' THEN 'LabelMissing'
+		WHEN NOT t.desired_tombstone AND t.kind_error <> '' THEN 'KindNotAllowed'
 		WHEN NOT t.desired_tombstone AND ` + variantReason + ` IS NOT NULL THEN ` + variantReason + `
 		ELSE ` + reportedReason + ` END`
 	heldReason = `CASE WHEN t.waiting AND ` + readSync + ` IN ('Synced', 'Pending') THEN 'NewRevisionWaits' ELSE ` + readReason + ` END`

@@ -31,12 +31,13 @@ func (s targets) Create(ctx context.Context, t fleet.Target) error {
 			desired_service_account, desired_propagation, desired_prune_timeout, desired_ready_timeout,
 			desired_prune_limit_objects, desired_prune_limit_percent,
 			desired_hold_prune, desired_consent, desired_confirmed, desired_hand_overs, desired_tombstone, desired_detached, desired_source,
-			observed_epoch, observed_generation, observed_digest, observed_sync, observed_health, observed_as_of, observed_message, desired_create_namespace, observed_reason)
+			observed_epoch, observed_generation, observed_digest, observed_sync, observed_health, observed_as_of, observed_message, desired_create_namespace, observed_reason,
+			included_kinds, excluded_kinds, kind_error)
 		VALUES ($1, $2, $3, $4, COALESCE((SELECT x.name FROM deployments x WHERE x.tenant_id = $1 AND x.id = $2), ''),
 			$5, $6, CASE WHEN $7 <> '' THEN $7 ELSE COALESCE((SELECT x.name FROM agents x WHERE x.tenant_id = $1 AND x.id = $6), '') END,
 			$8, $9, $10, $11, $12, `+newestOf+`,
 			$13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31,
-			$32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49)
+			$32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52)
 		ON CONFLICT DO NOTHING`,
 		slices.Concat([]any{
 			string(t.TenantID), string(t.DeploymentID), t.Variant, string(t.ID),
@@ -44,6 +45,7 @@ func (s targets) Create(ctx context.Context, t fleet.Target) error {
 			nullable(string(t.GrantID)), micros(t.DetachedAt), t.DetachedWhy, t.LeftIn, t.VariantError,
 		}, desiredValues(t.Desired), []any{
 			o.Epoch, o.Generation, o.Digest, string(o.Sync), string(o.Health), micros(o.AsOf), o.Message, t.Desired.Policy.CreateNamespace, string(o.Reason),
+			textList(t.Kinds.Include), textList(t.Kinds.Exclude), t.KindError,
 		})...)
 	if err != nil {
 		return fmt.Errorf("creating target %q: %w", t.ID, err)
@@ -89,13 +91,15 @@ func (s targets) SetSourceRevision(ctx context.Context, tenant fleet.TenantID, i
 
 func (s targets) SetPlace(ctx context.Context, t fleet.Target) error {
 	// The newest digest of a target depends on its variant.
-	err := s.change(ctx, t.TenantID, t.ID, `UPDATE targets SET variant = $3, grant_id = $4, detached_at = $5, detached_why = $6, agent_id = $7, left_in = $8, variant_error = $9, agent_name = $10,
+	err := s.change(ctx, t.TenantID, t.ID, `UPDATE targets SET variant = $3, grant_id = $4, detached_at = $5, detached_why = $6, agent_id = $7, left_in = $8, variant_error = $9,
+			included_kinds = $10, excluded_kinds = $11, kind_error = $12, agent_name = $13,
 			newest_digest = CASE WHEN $3 = ''
 				THEN (SELECT x.rendered_digest FROM deployments x WHERE x.tenant_id = $1 AND x.id = targets.deployment_id)
 				ELSE (SELECT x.rendered_digest FROM deployment_variants x
 					WHERE x.tenant_id = $1 AND x.deployment_id = targets.deployment_id AND x.name = $3) END
 		WHERE tenant_id = $1 AND id = $2 `+ofTarget,
-		t.Variant, nullable(string(t.GrantID)), micros(t.DetachedAt), t.DetachedWhy, nullable(string(t.AgentID)), t.LeftIn, t.VariantError, t.AgentName)
+		t.Variant, nullable(string(t.GrantID)), micros(t.DetachedAt), t.DetachedWhy, nullable(string(t.AgentID)), t.LeftIn, t.VariantError,
+		textList(t.Kinds.Include), textList(t.Kinds.Exclude), t.KindError, t.AgentName)
 	if err != nil {
 		return fmt.Errorf("writing the placement of target %q: %w", t.ID, err)
 	}

@@ -226,12 +226,16 @@ func agentsAreEdited(t *testing.T, s store.Store) {
 	want := w.agent
 	before := last(t, s)
 	want.Labels, want.Scope, want.Namespaces, want.SpecRevision = map[string]string{"tier": "db"}, fleet.ScopeCluster, nil, 1
+	want.Kinds, want.KindsFromConfig = fleet.KindFilter{Exclude: []string{"Secret"}}, false
 	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Agents().Update(ctx, want) })
 	want.SpecRevision = 2
 	get := func(ctx context.Context, tx store.Tx) (fleet.Agent, error) {
 		return tx.Agents().Get(ctx, w.tenant.ID, want.ID)
 	}
 	same(t, "agent", read(t, s, get), want)
+	same(t, "revision", read(t, s, func(ctx context.Context, tx store.Tx) (int64, error) {
+		return tx.Agents().SpecRevision(ctx, w.tenant.ID, want.ID)
+	}), want.SpecRevision)
 	same(t, "changes", since(t, s, before), []store.Change{
 		{TenantID: w.tenant.ID, Kind: store.ChangeAgent, ID: string(want.ID), AgentID: want.ID}})
 	missing := newAgent(w.tenant.ID, "x")

@@ -77,6 +77,9 @@ var identityCalls = []call{
 	{"Agents.Get", false, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return tx.Agents().Get(ctx, tenant, w.agent.ID)
 	}},
+	{"Agents.SpecRevision", false, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return tx.Agents().SpecRevision(ctx, tenant, w.agent.ID)
+	}},
 	{"Agents.ByName", false, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return tx.Agents().ByName(ctx, tenant, w.agent.Name)
 	}},

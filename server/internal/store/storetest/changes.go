@@ -24,7 +24,7 @@ func changesAreOrdered(t *testing.T, s store.Store) {
 		store.ChangeTenant, store.ChangeTenant, store.ChangeAgent, store.ChangeAgent, store.ChangeConnection, store.ChangeToken, store.ChangeToken,
 		store.ChangeEnvironment, store.ChangeEnvironment, store.ChangeCredential, store.ChangeRepository,
 		store.ChangeDeployment, store.ChangeDeployment, store.ChangeDesired, store.ChangeStatus,
-		store.ChangeRun, store.ChangeRun, store.ChangeOperation, store.ChangeEvent,
+		store.ChangeRun, store.ChangeRun, store.ChangeOperation, store.ChangeEngineUpgrade, store.ChangeEvent,
 	}
 	all := read(t, s, func(ctx context.Context, tx store.Tx) ([]store.Change, error) {
 		return tx.Changes().After(ctx, w.tenant.ID, 0, 0)

@@ -96,6 +96,8 @@ func (d *dumper) work(ctx context.Context, tx store.Tx, w *world) {
 	d.keep("runs")(runs, err)
 	runTargets, err := tx.Runs().Targets(ctx, id, w.run.ID)
 	d.keep("run targets")(runTargets, err)
+	upgrades, err := tx.EngineUpgrades().List(ctx, id, store.Whole())
+	d.keep("engine upgrades")(upgrades, err)
 }
 
 func (d *dumper) logs(ctx context.Context, tx store.Tx, w *world) {

@@ -52,10 +52,17 @@ func matchesSync(state fleet.SyncState, l Listed) bool {
 			return waiting || view == state
 		case fleet.SyncSynced:
 			return view == state && !waiting
+		case fleet.SyncFailed:
+			return view == state || kindRefused(t)
 		default:
 			return view == state
 		}
 	})
+}
+
+// kindRefused reports whether the server refuses the newest state of a target because of a kind filter.
+func kindRefused(t fleet.Target) bool {
+	return t.KindError != "" && t.DetachedAt.IsZero() && !t.Desired.Tombstone
 }
 
 func matchesHealth(health fleet.Health, l Listed, presence func(fleet.AgentID) fleet.Presence) bool {
@@ -94,6 +101,10 @@ func matchesReason(reason fleet.Reason, l Listed, presence func(fleet.AgentID) f
 			return !t.DetachedAt.IsZero()
 		case fleet.ReasonLabelMissing:
 			return t.VariantError != "" && t.DetachedAt.IsZero() && !t.Desired.Tombstone
+		case fleet.ReasonKindNotAllowed:
+			if kindRefused(t) {
+				return true
+			}
 		case fleet.ReasonAgentNeverConnected:
 			return t.AgentID != "" && p == (fleet.Presence{}) && read == fleet.ReasonNotReported && t.DetachedAt.IsZero()
 		}
@@ -184,7 +195,7 @@ func filtersFollowTheView(t *testing.T, s store.Store) {
 	desired := fleet.Desired{Version: v, Digest: w.bundle.Digest}
 	place := func(ctx context.Context, tx store.Tx) error {
 		x := w.target
-		x.DetachedAt, x.Variant = time.Time{}, ""
+		x.DetachedAt, x.Variant, x.KindError = time.Time{}, "", ""
 		return tx.Targets().SetPlace(ctx, x)
 	}
 	observe := func(ctx context.Context, tx store.Tx, o fleet.Observed) error {

@@ -34,6 +34,7 @@ type world struct {
 	run        fleet.SyncRun
 	runTarget  fleet.RunTarget
 	operation  fleet.Operation
+	upgrade    fleet.EngineUpgrade
 	audit      fleet.AuditEvent
 	event      fleet.Event
 
@@ -81,6 +82,7 @@ func newWorld(t *testing.T, s store.Store, name string) *world {
 	w.run = newRun(w.deployment)
 	w.runTarget = fleet.RunTarget{TargetID: w.target.ID, Version: fleet.Version{Epoch: 1, Generation: 3}, Reason: fleet.ReasonApplying, Message: "waiting"}
 	w.operation = newOperation(w)
+	w.upgrade = newEngineUpgrade(w, "argocd-3")
 	w.audit = fleet.AuditEvent{
 		At: at(9), TenantID: tenant, Actor: "ada", Component: "rest", Action: "deployment.create", Kind: "deployment",
 		Name: "shop", ID: string(w.deployment.ID), Request: "req-1", Address: "192.0.2.7", Detail: "from main",
@@ -132,6 +134,7 @@ func (w *world) fill(ctx context.Context, tx store.Tx) error {
 		},
 		func() error { return tx.Runs().SetTargets(ctx, tenant, w.run.ID, []fleet.RunTarget{w.runTarget}) },
 		func() error { return tx.Operations().Create(ctx, w.operation) },
+		func() error { return tx.EngineUpgrades().Create(ctx, w.upgrade) },
 		func() error { return tx.Audit().Append(ctx, w.audit) },
 		func() error { return tx.Events().Append(ctx, w.event) },
 		func() error {
@@ -153,7 +156,8 @@ var capabilities = fleet.Capabilities{KubeVersion: "v1.36.3", APIVersions: []str
 func newAgent(tenant fleet.TenantID, name string) fleet.Agent {
 	return fleet.Agent{
 		ID: fleet.NewAgentID(), TenantID: tenant, Name: name, Labels: map[string]string{"region": "eu", "tier": ""},
-		Scope: fleet.ScopeNamespaced, Namespaces: []string{"dude", "naww"}, EngineNamespace: "argocd", DeliverGitCredentials: true, Instance: true, Draining: true, SpecRevision: 1, CreatedAt: at(1),
+		Scope: fleet.ScopeNamespaced, Namespaces: []string{"dude", "naww"}, EngineNamespace: "argocd", DeliverGitCredentials: true,
+		Kinds: fleet.KindFilter{Include: []string{"*.apps", "ConfigMap"}, Exclude: []string{"*"}}, KindsFromConfig: true, Instance: true, Draining: true, SpecRevision: 1, CreatedAt: at(1),
 	}
 }
 
@@ -239,7 +243,7 @@ func wholePolicy() fleet.Policy {
 func newTarget(w *world, d fleet.Deployment, a fleet.Agent) fleet.Target {
 	return fleet.Target{
 		ID: fleet.NewTargetID(), TenantID: w.tenant.ID, DeploymentID: d.ID, AgentTenant: a.TenantID, AgentID: a.ID, AgentName: a.Name,
-		Variant: "v1", VariantError: "no label", DetachedAt: at(8), DetachedWhy: "relabelled", LeftIn: "uid-left",
+		Variant: "v1", VariantError: "no label", Kinds: fleet.KindFilter{Include: []string{"Lease.*"}, Exclude: []string{"*.apps", "Secret"}}, KindError: "Secret shop/b", DetachedAt: at(8), DetachedWhy: "relabelled", LeftIn: "uid-left",
 		Desired: fleet.Desired{
 			Version: fleet.Version{Epoch: 1, Generation: 3}, Digest: w.bundle.Digest, Commit: "c0ffee", Namespace: "shop",
 			Policy: wholePolicy(), SourceRevision: 2, HoldPrune: true, Consent: true, Confirmed: []string{"Deployment.apps shop/web", "Namespace old"}, Detached: true,

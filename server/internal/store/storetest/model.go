@@ -118,6 +118,9 @@ func (m *model) drawTarget(rt *rapid.T, d fleet.Deployment, a fleet.Agent) fleet
 	if x.Variant == fleet.NoVariant {
 		x.VariantError = "agent has no label"
 	}
+	if rapid.IntRange(0, 5).Draw(rt, "refused kind") == 0 {
+		x.KindError = "Secret shop/b is refused"
+	}
 	if a.TenantID != m.tenant {
 		x.GrantID = m.grant.ID
 	}

@@ -43,6 +43,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		"bundles":      bundleTests,
 		"runs":         runTests,
 		"operations":   operationTests,
+		"upgrades":     engineUpgradeTests,
 		"audit":        auditTests,
 		"events":       eventTests,
 		"changes":      changeTests,

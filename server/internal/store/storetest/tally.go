@@ -79,6 +79,8 @@ func (m *model) readings(l Listed, problem string, held bool) []reading {
 		case t.Desired.Tombstone:
 		case t.VariantError != "":
 			r.View.Sync, r.View.Reason = fleet.SyncFailed, fleet.ReasonLabelMissing
+		case t.KindError != "":
+			r.View.Sync, r.View.Reason = fleet.SyncFailed, fleet.ReasonKindNotAllowed
 		case t.Variant == "v" && problem != "":
 			r.View.Sync, r.View.Reason = fleet.SyncFailed, fleet.ReasonPathNotFound
 		case held && r.waiting && calm:

@@ -95,6 +95,11 @@ CREATE TABLE agents (
     instance BOOLEAN NOT NULL DEFAULT FALSE,
     -- draining moves the push environments of the agent to other ones.
     draining BOOLEAN NOT NULL DEFAULT FALSE,
+    -- included_kinds and excluded_kinds are lists of rules; the configuration file of the agent declares them if
+    -- kinds_from_config is set.
+    included_kinds TEXT COLLATE "C" NOT NULL DEFAULT '',
+    excluded_kinds TEXT COLLATE "C" NOT NULL DEFAULT '',
+    kinds_from_config BOOLEAN NOT NULL DEFAULT FALSE,
     -- applications is the number of Applications of Argo CD that the agent does not manage.
     applications BIGINT NOT NULL DEFAULT 0 CHECK (applications >= 0),
     PRIMARY KEY (tenant_id, id),
@@ -660,6 +665,10 @@ CREATE TABLE targets (
     grant_id                    TEXT COLLATE "C" CHECK (grant_id <> ''),
     variant                     TEXT COLLATE "C" NOT NULL,
     variant_error               TEXT COLLATE "C" NOT NULL,
+    -- The kind filter of the agent, and which object of the newest state it refuses.
+    included_kinds              TEXT COLLATE "C" NOT NULL,
+    excluded_kinds              TEXT COLLATE "C" NOT NULL,
+    kind_error                  TEXT COLLATE "C" NOT NULL,
     detached_at                 BIGINT,
     detached_why                TEXT COLLATE "C" NOT NULL,
     left_in                     TEXT COLLATE "C" NOT NULL,
@@ -743,6 +752,7 @@ CREATE INDEX targets_by_sync ON targets (tenant_id, read_sync, deployment_name, 
 CREATE INDEX targets_by_reason ON targets (tenant_id, read_reason, deployment_name, deployment_id) WHERE read_reason NOT IN ('Synced', 'Applying', 'NotReported');
 CREATE INDEX targets_by_health ON targets (tenant_id, read_health, deployment_name, deployment_id);
 CREATE INDEX targets_without_variant ON targets (tenant_id, deployment_name, deployment_id) WHERE variant_error <> '';
+CREATE INDEX targets_with_refused_kinds ON targets (tenant_id, deployment_name, deployment_id) WHERE kind_error <> '';
 CREATE INDEX targets_waiting ON targets (tenant_id, deployment_name, deployment_id) WHERE waiting;
 CREATE INDEX targets_without_agent ON targets (tenant_id, deployment_name, deployment_id) WHERE agent_id IS NULL;
 CREATE INDEX targets_left_behind ON targets (agent_tenant, agent_name) WHERE agent_id IS NULL;
@@ -809,6 +819,57 @@ CREATE TABLE run_targets (
 );
 
 CREATE INDEX run_targets_by_target ON run_targets (tenant_id, target_id, done);
+
+-- step increases with every write: two servers never take the same step.
+CREATE TABLE engine_upgrades (
+    tenant_id   TEXT COLLATE "C" NOT NULL REFERENCES tenants (id) ON DELETE CASCADE,
+    id          TEXT COLLATE "C" NOT NULL UNIQUE CHECK (id <> ''),
+    name        TEXT COLLATE "C" NOT NULL CHECK (name <> ''),
+    revision    TEXT COLLATE "C" NOT NULL,
+    timeout     BIGINT           NOT NULL CHECK (timeout > 0),
+    phase       TEXT COLLATE "C" NOT NULL CHECK (phase IN ('Running', 'Succeeded', 'Halted', 'RollbackFailed')),
+    reason      TEXT COLLATE "C" NOT NULL,
+    message     TEXT COLLATE "C" NOT NULL,
+    halt        TEXT COLLATE "C" NOT NULL CHECK (halt IN ('', 'AfterInstance', 'RollBack')),
+    halted_by   TEXT COLLATE "C" NOT NULL,
+    created_by  TEXT COLLATE "C" NOT NULL,
+    step        BIGINT           NOT NULL,
+    created_at  BIGINT           NOT NULL,
+    finished_at BIGINT,
+    PRIMARY KEY (tenant_id, id),
+    UNIQUE (tenant_id, name)
+);
+
+CREATE INDEX engine_upgrades_open ON engine_upgrades (tenant_id, name) WHERE phase = 'Running';
+
+-- Agents and deployments are named, not referred to: what is done stays readable after their deletion.
+CREATE TABLE engine_upgrade_instances (
+    tenant_id         TEXT COLLATE "C" NOT NULL,
+    upgrade_id        TEXT COLLATE "C" NOT NULL,
+    place             BIGINT           NOT NULL,
+    agent_id          TEXT COLLATE "C" NOT NULL,
+    agent             TEXT COLLATE "C" NOT NULL,
+    deployment_id     TEXT COLLATE "C" NOT NULL,
+    deployment        TEXT COLLATE "C" NOT NULL,
+    canary_id         TEXT COLLATE "C" NOT NULL,
+    canary            TEXT COLLATE "C" NOT NULL,
+    phase             TEXT COLLATE "C" NOT NULL CHECK (phase IN ('Pending', 'Installing', 'Checking', 'Upgraded', 'RollingBack', 'CheckingRollback', 'RolledBack', 'RollbackFailed')),
+    reason            TEXT COLLATE "C" NOT NULL,
+    message           TEXT COLLATE "C" NOT NULL,
+    before_revision   BIGINT           NOT NULL,
+    before_commit     TEXT COLLATE "C" NOT NULL,
+    commit_hash       TEXT COLLATE "C" NOT NULL,
+    run_id            TEXT COLLATE "C" NOT NULL,
+    canary_epoch      BIGINT           NOT NULL,
+    canary_generation BIGINT           NOT NULL,
+    deadline          BIGINT,
+    started_at        BIGINT,
+    finished_at       BIGINT,
+    PRIMARY KEY (tenant_id, upgrade_id, place),
+    FOREIGN KEY (tenant_id, upgrade_id) REFERENCES engine_upgrades (tenant_id, id) ON DELETE CASCADE
+);
+
+CREATE INDEX engine_upgrade_instances_of ON engine_upgrade_instances (tenant_id, deployment_id);
 
 -- Kubernetes resources that declare resources here. resource_id is repeated in the column of its kind, so that a row is
 -- deleted with its resource.

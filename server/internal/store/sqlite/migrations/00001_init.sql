@@ -94,6 +94,11 @@ CREATE TABLE agents (
     instance INTEGER NOT NULL DEFAULT 0 CHECK (instance IN (0, 1)),
     -- draining moves the push environments of the agent to other ones.
     draining INTEGER NOT NULL DEFAULT 0 CHECK (draining IN (0, 1)),
+    -- included_kinds and excluded_kinds are lists of rules; the configuration file of the agent declares them if
+    -- kinds_from_config is set.
+    included_kinds TEXT    NOT NULL DEFAULT '',
+    excluded_kinds TEXT    NOT NULL DEFAULT '',
+    kinds_from_config INTEGER NOT NULL DEFAULT 0 CHECK (kinds_from_config IN (0, 1)),
     -- applications is the number of Applications of Argo CD that the agent does not manage.
     applications INTEGER NOT NULL DEFAULT 0 CHECK (applications >= 0),
     PRIMARY KEY (tenant_id, id),
@@ -658,6 +663,10 @@ CREATE TABLE targets (
     grant_id                    TEXT    CHECK (grant_id <> ''),
     variant                     TEXT    NOT NULL,
     variant_error               TEXT    NOT NULL,
+    -- The kind filter of the agent, and which object of the newest state it refuses.
+    included_kinds              TEXT    NOT NULL,
+    excluded_kinds              TEXT    NOT NULL,
+    kind_error                  TEXT    NOT NULL,
     detached_at                 INTEGER,
     detached_why                TEXT    NOT NULL,
     left_in                     TEXT    NOT NULL,
@@ -741,6 +750,7 @@ CREATE INDEX targets_by_sync ON targets (tenant_id, read_sync, deployment_name, 
 CREATE INDEX targets_by_reason ON targets (tenant_id, read_reason, deployment_name, deployment_id) WHERE read_reason NOT IN ('Synced', 'Applying', 'NotReported');
 CREATE INDEX targets_by_health ON targets (tenant_id, read_health, deployment_name, deployment_id);
 CREATE INDEX targets_without_variant ON targets (tenant_id, deployment_name, deployment_id) WHERE variant_error <> '';
+CREATE INDEX targets_with_refused_kinds ON targets (tenant_id, deployment_name, deployment_id) WHERE kind_error <> '';
 CREATE INDEX targets_waiting ON targets (tenant_id, deployment_name, deployment_id) WHERE waiting;
 CREATE INDEX targets_without_agent ON targets (tenant_id, deployment_name, deployment_id) WHERE agent_id IS NULL;
 CREATE INDEX targets_left_behind ON targets (agent_tenant, agent_name) WHERE agent_id IS NULL;
@@ -807,6 +817,57 @@ CREATE TABLE run_targets (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX run_targets_by_target ON run_targets (tenant_id, target_id, done);
+
+-- step increases with every write: two servers never take the same step.
+CREATE TABLE engine_upgrades (
+    tenant_id   TEXT    NOT NULL REFERENCES tenants (id) ON DELETE CASCADE,
+    id          TEXT    NOT NULL UNIQUE CHECK (id <> ''),
+    name        TEXT    NOT NULL CHECK (name <> ''),
+    revision    TEXT    NOT NULL,
+    timeout     INTEGER NOT NULL CHECK (timeout > 0),
+    phase       TEXT    NOT NULL CHECK (phase IN ('Running', 'Succeeded', 'Halted', 'RollbackFailed')),
+    reason      TEXT    NOT NULL,
+    message     TEXT    NOT NULL,
+    halt        TEXT    NOT NULL CHECK (halt IN ('', 'AfterInstance', 'RollBack')),
+    halted_by   TEXT    NOT NULL,
+    created_by  TEXT    NOT NULL,
+    step        INTEGER NOT NULL,
+    created_at  INTEGER NOT NULL,
+    finished_at INTEGER,
+    PRIMARY KEY (tenant_id, id),
+    UNIQUE (tenant_id, name)
+) STRICT;
+
+CREATE INDEX engine_upgrades_open ON engine_upgrades (tenant_id, name) WHERE phase = 'Running';
+
+-- Agents and deployments are named, not referred to: what is done stays readable after their deletion.
+CREATE TABLE engine_upgrade_instances (
+    tenant_id         TEXT    NOT NULL,
+    upgrade_id        TEXT    NOT NULL,
+    place             INTEGER NOT NULL,
+    agent_id          TEXT    NOT NULL,
+    agent             TEXT    NOT NULL,
+    deployment_id     TEXT    NOT NULL,
+    deployment        TEXT    NOT NULL,
+    canary_id         TEXT    NOT NULL,
+    canary            TEXT    NOT NULL,
+    phase             TEXT    NOT NULL CHECK (phase IN ('Pending', 'Installing', 'Checking', 'Upgraded', 'RollingBack', 'CheckingRollback', 'RolledBack', 'RollbackFailed')),
+    reason            TEXT    NOT NULL,
+    message           TEXT    NOT NULL,
+    before_revision   INTEGER NOT NULL,
+    before_commit     TEXT    NOT NULL,
+    commit_hash       TEXT    NOT NULL,
+    run_id            TEXT    NOT NULL,
+    canary_epoch      INTEGER NOT NULL,
+    canary_generation INTEGER NOT NULL,
+    deadline          INTEGER,
+    started_at        INTEGER,
+    finished_at       INTEGER,
+    PRIMARY KEY (tenant_id, upgrade_id, place),
+    FOREIGN KEY (tenant_id, upgrade_id) REFERENCES engine_upgrades (tenant_id, id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX engine_upgrade_instances_of ON engine_upgrade_instances (tenant_id, deployment_id);
 
 -- Kubernetes resources that declare resources here. resource_id is repeated in the column of its kind, so that a row is
 -- deleted with its resource.
