@@ -7,12 +7,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kedge-dev/kedge/cli/internal/client"
+	"github.com/kedge-dev/kedge/internal/apiv1"
 )
 
 func (a *app) agentCommand() *cobra.Command {
 	cmd := group("agent", "Enroll, label, limit, upgrade, uninstall and delete agents",
 		a.agentEnrollCommand(), a.agentManifestCommand(), a.agentLabelCommand(), a.agentSetCommand(), a.agentRotateCommand(), a.agentTokenCommand(), a.agentConfigCommand(),
-		a.agentUninstallCommand(), a.agentDeleteCommand(), a.agentDismissCommand(), a.agentApplicationsCommand(), getCommand(a, "get", agentResource()))
+		a.agentUninstallCommand(), a.agentDeleteCommand(), a.agentDismissCommand(), a.agentApplicationsCommand(), a.agentDrainCommand(), getCommand(a, "get", agentResource()))
 	cmd.Aliases = []string{"agents", "ag"}
 	return cmd
 }
@@ -47,6 +48,24 @@ func (a *app) agentManifestCommand() *cobra.Command {
 	cmd.Flags().StringVar(&options.Namespace, "agent-namespace", "", "namespace of the agent (default: derived from its name)")
 	cmd.Flags().StringVar(&options.RegistrationSecret, "registration-secret", "", "Secret in the namespace of the agent, created by you, whose key registrationToken holds the token")
 	cmd.Flags().IntVar(&options.Replicas, "replicas", 0, "how many pods, as it was enrolled with (default 1)")
+	return cmd
+}
+
+func (a *app) agentDrainCommand() *cobra.Command {
+	var undo bool
+	cmd := a.verb("drain NAME", "Move the push environments of an engine instance to another one", 1, func(ctx context.Context, c *client.Client, args []string) error {
+		draining := !undo
+		if err := client.Do(ctx, c, http.MethodPatch, c.In("agents", args[0]), apiv1.UpdateAgent{Draining: &draining}); err != nil {
+			return err
+		}
+		if undo {
+			return a.say("Agent %q can serve push environments again.", args[0])
+		}
+		return a.say("Agent %q is drained. kedge describe env shows where a push environment is.", args[0])
+	})
+	cmd.Long = "Each push environment of the agent moves as soon as the agent has confirmed that its Argo CD does not apply to it any more. Nothing is deleted. " +
+		"Without another engine instance, the environments stay where they are until there is one."
+	cmd.Flags().BoolVar(&undo, "undo", false, "let the agent serve push environments again; environments that have moved stay where they are")
 	return cmd
 }
 

@@ -89,7 +89,11 @@ func (a *app) describeAgent(ctx context.Context, c *client.Client, v apiv1.Agent
 		w.field(0, "Git credentials", "delivered to Argo CD")
 	}
 	if v.EngineInstance {
-		w.field(0, "Engine instance", "serves push environments")
+		state := "serves push environments"
+		if v.Draining {
+			state = "drained: its push environments move to other engine instances"
+		}
+		w.field(0, "Engine instance", state)
 	}
 	if f := v.KindFilter; f != nil {
 		w.optional(0, "Included kinds", strings.Join(f.Include, ","))

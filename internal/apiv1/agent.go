@@ -36,6 +36,7 @@ type Agent struct {
 	EngineNamespace       string            `json:"engineNamespace,omitempty" doc:"Namespace of the Argo CD that applies for the agent; absent if the agent applies by itself."`
 	DeliverGitCredentials bool              `json:"deliverGitCredentials,omitempty" doc:"Whether the agent stores the credentials of private repositories in the namespace of Argo CD."`
 	EngineInstance        bool              `json:"engineInstance,omitempty" doc:"Whether push environments are placed on the agent."`
+	Draining              bool              `json:"draining,omitempty" doc:"Whether the push environments of the agent move to other engine instances."`
 	KindFilter            *KindFilter       `json:"kindFilter,omitempty" doc:"The kinds of objects that the agent manages; absent if it has no filter besides the built-in exclusions."`
 	KindFilterFromConfig  bool              `json:"kindFilterFromConfig,omitempty" doc:"Whether the configuration file of the agent declares the kind filter, so that only the file can change it."`
 	Reason                string            `json:"reason" doc:"AgentConnected, AgentDisconnected or AgentNeverConnected."`
@@ -100,6 +101,7 @@ type UpdateAgent struct {
 	EngineNamespace       *string           `json:"engineNamespace,omitempty" maxLength:"63" doc:"Namespace of Argo CD; empty if the agent applies by itself. It can change only while the agent has no deployments."`
 	DeliverGitCredentials *bool             `json:"deliverGitCredentials,omitempty" doc:"Whether the agent gets the credentials of private repositories. After a change, apply the manifest of the agent again."`
 	EngineInstance        *bool             `json:"engineInstance,omitempty" doc:"Whether push environments are placed on the agent. It cannot be cleared while the agent serves one. After a change, apply the manifest of the agent again."`
+	Draining              *bool             `json:"draining,omitempty" doc:"Moves the push environments of an engine instance to another one, and places no others on it."`
 	KindFilter            *KindFilter       `json:"kindFilter,omitempty" doc:"Replaces the kind filter; {} removes it. A change deletes nothing."`
 }
 

@@ -32,6 +32,8 @@ type Agent struct {
 	// Instance is set for an engine instance: push environments may be placed on the agent. It is set only together with
 	// EngineNamespace.
 	Instance bool
+	// Draining keeps push environments away from an engine instance, and moves those that it serves to another one.
+	Draining bool
 	// Kinds selects the kinds of objects that the agent manages.
 	Kinds KindFilter
 	// KindsFromConfig means that the configuration file of the agent declares Kinds. Only the file can change them then.

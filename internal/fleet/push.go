@@ -16,7 +16,10 @@ type Push struct {
 	CredentialRevision int64
 	// Instance is the agent that serves the environment; "" while there is none.
 	Instance AgentID
-	Check    EndpointCheck
+	// MovingFrom is the agent that has to stop to apply before the environment gets its next instance; "" if it does not
+	// move. Instance is "" then.
+	MovingFrom AgentID
+	Check      EndpointCheck
 }
 
 // EndpointCheck is what the engine instance found when it connected to the API server of a push environment.

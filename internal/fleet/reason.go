@@ -254,6 +254,8 @@ const (
 	ReasonKubeconfigRefused    Reason = "KubeconfigUnsupported"
 	ReasonContextNotFound      Reason = "ContextNotFound"
 	ReasonNoEngineInstance     Reason = "NoEngineInstance"
+	ReasonInstanceMoving       Reason = "EngineInstanceMoving"
+	ReasonTargetMoved          Reason = "TargetMoved"
 	ReasonInstanceDisconnected Reason = "EngineInstanceDisconnected"
 	ReasonEnvironmentUnknown   Reason = "EnvironmentNotDelivered"
 	ReasonOutsideEnvironment   Reason = "OutsideEnvironment"

@@ -256,6 +256,8 @@ var reasonGroups = []ReasonGroup{
 		{ReasonKubeconfigRefused, "The kubeconfig runs a program, names files, uses a proxy, or does not verify certificates.", "Use a kubeconfig with certificate-authority-data and a token of a ServiceAccount."},
 		{ReasonContextNotFound, "The kubeconfig has no context for the URL of the API server, or several, or not the one that is named.", "Correct the URL, or name a context."},
 		{ReasonNoEngineInstance, "The tenant has no engine instance that can serve the environment.", "Enroll an agent with --argocd-namespace and --engine-instance."},
+		{ReasonInstanceMoving, "The environment moves to another engine instance. The next one starts after the former one has confirmed that it does not apply any more. The objects stay as they are.", "Wait. If the former engine instance is not connected, restore its connection. If its cluster is lost, delete the agent."},
+		{ReasonTargetMoved, "Event: another engine instance applies the deployment now.", "No action is needed."},
 		{ReasonInstanceDisconnected, "The engine instance of the environment is not connected.", "Check the agent and its network."},
 		{ReasonEnvironmentUnknown, "The engine instance has not received the push environment of a target yet. Nothing was changed.", "Wait."},
 		{ReasonOutsideEnvironment, "The push environment is limited to namespaces, and objects are in others. Nothing was changed.", "Move the objects, or extend the namespaces of the environment."},

@@ -226,6 +226,12 @@ func edited(a fleet.Agent, req UpdateAgent) (fleet.Agent, error) {
 	if req.Instance != nil {
 		a.Instance = *req.Instance
 	}
+	if req.Draining != nil {
+		a.Draining = *req.Draining
+	}
+	if a.Draining && !a.Instance {
+		return fleet.Agent{}, fleet.Invalid("draining", "only an engine instance can be drained")
+	}
 	if req.Kinds != nil {
 		if err := req.Kinds.Check("kindFilter"); err != nil {
 			return fleet.Agent{}, err
@@ -251,7 +257,7 @@ func engineUnused(ctx context.Context, tx store.Tx, a fleet.Agent) error {
 }
 
 func sameAgent(a, b fleet.Agent) bool {
-	return maps.Equal(a.Labels, b.Labels) && a.SameToAgent(b) && a.KindsFromConfig == b.KindsFromConfig
+	return maps.Equal(a.Labels, b.Labels) && a.SameToAgent(b) && a.KindsFromConfig == b.KindsFromConfig && a.Draining == b.Draining
 }
 
 func (s *Service) editAgent(ctx context.Context, tx store.Tx, p auth.Principal, a fleet.Agent) (fleet.Agent, error) {
@@ -277,6 +283,9 @@ func agentWords(a fleet.Agent) string {
 	}
 	if a.Instance {
 		text += "; serves push environments"
+	}
+	if a.Draining {
+		text += "; is drained"
 	}
 	if !a.Kinds.IsZero() {
 		text += "; includes kinds: " + listWords(a.Kinds.Include, "none") + "; excludes kinds: " + listWords(a.Kinds.Exclude, "none")
@@ -319,7 +328,7 @@ func (s *Service) DeleteAgent(ctx context.Context, p auth.Principal, tenant, nam
 		if err := notDeploying(ctx, tx, p, a); err != nil {
 			return err
 		}
-		if err := servesNothing(ctx, tx, a, "be deleted"); err != nil {
+		if err := s.abandonPush(ctx, tx, a); err != nil {
 			return err
 		}
 		if err := s.releaseAll(ctx, tx, a); err != nil {
@@ -334,6 +343,9 @@ func (s *Service) DeleteAgent(ctx context.Context, p auth.Principal, tenant, nam
 			return err
 		}
 		if err := tx.Agents().Delete(ctx, a.TenantID, a.ID); err != nil {
+			return err
+		}
+		if err := s.placer.PlacePush(ctx, tx, a.TenantID); err != nil {
 			return err
 		}
 		if err := s.audit(ctx, tx, p, agentEvent("agent.delete", a, "")); err != nil {

@@ -39,6 +39,8 @@ type UpdateAgent struct {
 	DeliverGitCredentials *bool
 	// Instance can be cleared only while the agent serves no push environment.
 	Instance *bool
+	// Draining moves the push environments of an engine instance to another one.
+	Draining *bool
 	// Kinds cannot change while the configuration file of the agent declares them; the update is a ConflictError then.
 	Kinds *fleet.KindFilter
 }

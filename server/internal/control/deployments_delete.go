@@ -57,6 +57,9 @@ func (s *Service) delete(ctx context.Context, tx store.Tx, p auth.Principal, d f
 	if !held.IsZero() {
 		return fleet.Operation{}, fleet.Conflict("deployment %q cannot be deleted now: %s", d.Name, held)
 	}
+	if err := notMoving(ctx, tx, d, "deleted"); err != nil {
+		return fleet.Operation{}, err
+	}
 	operation, err := s.openOperation(ctx, tx, p, fleet.Operation{
 		TenantID: d.TenantID, Action: rollout.ActionDelete, Kind: "deployment", Name: d.Name, ResourceID: string(d.ID), State: fleet.OperationInProgress,
 	})
@@ -90,6 +93,9 @@ func (s *Service) DismissTarget(ctx context.Context, p auth.Principal, tenant, d
 		}
 		if err != nil {
 			return fmt.Errorf("target %q: %w", id, err)
+		}
+		if err := notMoving(ctx, tx, d, "dismissed"); err != nil {
+			return err
 		}
 		if t.AgentID != "" && !rollout.Released(t) {
 			return fleet.Conflict("agent %q still manages its part of deployment %q", t.AgentName, d.Name)

@@ -112,6 +112,7 @@ func (s *Service) tenantChores(ctx context.Context, tenant fleet.TenantID) []cho
 			_, err := tx.Bundles().DeleteUnused(ctx, tenant, now.Add(-unusedBundleAge))
 			return err
 		}},
+		{"push environments", func(tx store.Tx) error { return s.placer.PlacePush(ctx, tx, tenant) }},
 		{"missing namespaces", func(tx store.Tx) error { return s.deleteMissingNamespace(ctx, tx, tenant) }},
 	}
 }

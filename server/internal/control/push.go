@@ -13,6 +13,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/listing"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/seal"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
@@ -148,7 +149,7 @@ func (s *Service) updatePush(ctx context.Context, tx store.Tx, p auth.Principal,
 	if err := checkGeneration(ctx, tx, p, environmentResource(env)); err != nil {
 		return err
 	}
-	push.CredentialID, push.Instance = was.CredentialID, was.Instance
+	push.CredentialID, push.Instance, push.MovingFrom = was.CredentialID, was.Instance, was.MovingFrom
 	env.Push = &push
 	if err := tx.Environments().Update(ctx, env); err != nil {
 		return err
@@ -211,13 +212,65 @@ func servesNothing(ctx context.Context, tx store.Tx, a fleet.Agent, doing string
 	if err != nil || len(served) == 0 {
 		return err
 	}
-	return fleet.Conflict("agent %q cannot %s while it serves push environment %q: delete the environment first", a.Name, doing, served[0].Name)
+	return fleet.Conflict("agent %q cannot %s while it serves push environment %q: run kedge agent drain %s first, and wait until the environment has moved to another engine instance", a.Name, doing, served[0].Name, a.Name)
+}
+
+// abandonPush lets an engine instance be deleted that serves push environments, if it is drained and not connected: then
+// its cluster is lost, and nobody can confirm that it does not apply any more.
+func (s *Service) abandonPush(ctx context.Context, tx store.Tx, a fleet.Agent) error {
+	connections, err := tx.Connections().OfAgentsAllTenants(ctx, []fleet.AgentID{a.ID})
+	if err != nil {
+		return err
+	}
+	if !a.Draining || slices.ContainsFunc(connections, fleet.Connection.Leads) {
+		return servesNothing(ctx, tx, a, "be deleted")
+	}
+	environments, err := served(ctx, tx, a)
+	if err != nil {
+		return err
+	}
+	for _, env := range environments {
+		env.Push.Instance, env.Push.MovingFrom = "", ""
+		if err := tx.Environments().Update(ctx, env); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// notMoving refuses something for a deployment while its environment moves to another engine instance: its target has left
+// one and is not on the next one yet.
+func notMoving(ctx context.Context, tx store.Tx, d fleet.Deployment, doing string) error {
+	env, err := tx.Environments().Get(ctx, d.EnvironmentTenant, d.EnvironmentID)
+	if err != nil || env.Push == nil || env.Push.MovingFrom == "" {
+		return err
+	}
+	return fleet.Conflict("deployment %q cannot be %s while environment %q moves to another engine instance: try again later", d.Name, doing, env.Name)
+}
+
+// finishMoves completes the moves of push environments whose former engine instance has confirmed its end. A failure is
+// repeated by the next report, and by housekeeping.
+func (s *Service) finishMoves(ctx context.Context, batch []rollout.AgentReports) {
+	for _, from := range batch {
+		ended := slices.ContainsFunc(from.Reports, func(r store.Report) bool {
+			return r.Observed.Sync == fleet.SyncDetached || r.Observed.Sync == fleet.SyncDeleted
+		})
+		if !from.Agent.Instance || !ended {
+			continue
+		}
+		err := s.store.Update(ctx, func(tx store.Tx) error { return s.placer.PlacePush(ctx, tx, from.Agent.TenantID) })
+		if err != nil && ctx.Err() == nil {
+			s.cfg.Log.Warn("moving push environments", obs.Err(err))
+		}
+	}
 }
 
 // served returns the push environments of an engine instance.
 func served(ctx context.Context, tx store.Tx, a fleet.Agent) ([]fleet.Environment, error) {
 	environments, err := listing.Environments(ctx, tx, a.TenantID)
-	return slices.DeleteFunc(environments, func(e fleet.Environment) bool { return e.Push == nil || e.Push.Instance != a.ID }), err
+	return slices.DeleteFunc(environments, func(e fleet.Environment) bool {
+		return e.Push == nil || e.Push.Instance != a.ID && e.Push.MovingFrom != a.ID
+	}), err
 }
 
 // pushRevision identifies what an engine instance gets of an environment.
@@ -302,10 +355,24 @@ func (s *Service) EndpointsChecked(ctx context.Context, agent fleet.Agent, check
 	})
 }
 
+func movingMessage(v *EnvironmentView, agents []fleet.Agent) string {
+	for _, a := range agents {
+		if a.ID == v.Push.MovingFrom {
+			return fmt.Sprintf("the environment moves to another engine instance after agent %q has confirmed that it does not apply any more", a.Name)
+		}
+	}
+	return "the environment moves to another engine instance"
+}
+
 // viewPush adds whether a push environment can be used.
 func viewPush(ctx context.Context, tx store.Tx, v *EnvironmentView, agents []fleet.Agent) error {
 	at := slices.IndexFunc(agents, func(a fleet.Agent) bool { return a.ID == v.Push.Instance })
 	v.Ready = fleet.Condition{Type: fleet.ConditionReady, Status: fleet.ConditionFalse, ObservedGeneration: v.SpecRevision}
+	if v.Push.MovingFrom != "" {
+		v.Ready.Status = fleet.ConditionUnknown
+		v.Ready.Cause = fleet.Cause{Reason: fleet.ReasonInstanceMoving, Message: movingMessage(v, agents)}
+		return nil
+	}
 	if at < 0 {
 		v.Ready.Cause = fleet.Cause{Reason: fleet.ReasonNoEngineInstance, Message: "no engine instance can serve the environment: enroll an agent with --argocd-namespace and --engine-instance"}
 		return nil

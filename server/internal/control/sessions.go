@@ -153,5 +153,9 @@ func (s *Service) AgentAhead(ctx context.Context, agent fleet.Agent, id fleet.Ta
 
 // Report writes reports of agents, all in one transaction; see [rollout.Planner.Report].
 func (s *Service) Report(ctx context.Context, batch []rollout.AgentReports) error {
-	return s.planner.Report(ctx, batch)
+	if err := s.planner.Report(ctx, batch); err != nil {
+		return err
+	}
+	s.finishMoves(ctx, batch)
+	return nil
 }

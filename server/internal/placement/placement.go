@@ -123,6 +123,9 @@ func (p *Placer) Assign(
 			}
 			t = where.newestLeft(left)
 		}
+		if !ok && t.ID == "" && w.Env.Push != nil && w.Selects(a) {
+			t = leftByInstance(behind, a)
+		}
 		_, change, err := p.assign(ctx, tx, d, w, a, t)
 		if err != nil {
 			return fmt.Errorf("deployment %q on agent %q: %w", d.Name, a.Name, err)

@@ -44,7 +44,7 @@ func instances(ctx context.Context, tx store.Tx, tenant fleet.TenantID) ([]insta
 	if err != nil {
 		return nil, err
 	}
-	agents = slices.DeleteFunc(agents, func(a fleet.Agent) bool { return !a.Instance || a.Uninstalling })
+	agents = slices.DeleteFunc(agents, func(a fleet.Agent) bool { return !a.Instance || a.Draining || a.Uninstalling })
 	if len(agents) == 0 {
 		return nil, nil
 	}
@@ -78,14 +78,20 @@ func instances(ctx context.Context, tx store.Tx, tenant fleet.TenantID) ([]insta
 	return slices.DeleteFunc(out, func(i instance) bool { return i.environments >= fleet.MaxPushEnvironments }), nil
 }
 
-// PlacePush places the push environments of a tenant that wait for an engine instance.
+// PlacePush places the push environments of a tenant that wait for an engine instance, and moves those of draining ones.
 func (p *Placer) PlacePush(ctx context.Context, tx store.Tx, tenant fleet.TenantID) error {
 	environments, err := listing.Environments(ctx, tx, tenant)
 	if err != nil {
 		return err
 	}
 	for _, env := range environments {
-		if env.Push == nil || env.Push.Instance != "" {
+		if env.Push == nil {
+			continue
+		}
+		if env.Push.Instance != "" || env.Push.MovingFrom != "" {
+			if err := p.move(ctx, tx, env); err != nil {
+				return err
+			}
 			continue
 		}
 		if env.Push.Instance, err = p.ChooseInstance(ctx, tx, tenant); err != nil || env.Push.Instance == "" {

@@ -119,7 +119,7 @@ func (a *api) updateAgent(ctx context.Context, p auth.Principal, in *editInput[a
 	}
 	return agentAnswer(a.control.UpdateAgent(ctx, p, in.Tenant, in.Name, control.UpdateAgent{
 		Labels: given(in.Body.Labels), Namespaces: givenList(in.Body.Namespaces), EngineNamespace: in.Body.EngineNamespace,
-		DeliverGitCredentials: in.Body.DeliverGitCredentials, Instance: in.Body.EngineInstance, Kinds: givenKinds(in.Body.KindFilter),
+		DeliverGitCredentials: in.Body.DeliverGitCredentials, Instance: in.Body.EngineInstance, Draining: in.Body.Draining, Kinds: givenKinds(in.Body.KindFilter),
 	}, match))
 }
 
@@ -226,7 +226,7 @@ func (a *api) installOptions(tenantName, address, image string) install.Options 
 
 func agentJSON(v control.AgentView) apiv1.Agent {
 	out := apiv1.Agent{
-		ID: string(v.ID), Name: v.Name, Labels: v.Labels, Scope: string(v.Scope), Namespaces: v.Namespaces, EngineNamespace: v.EngineNamespace, DeliverGitCredentials: v.DeliverGitCredentials, EngineInstance: v.Instance,
+		ID: string(v.ID), Name: v.Name, Labels: v.Labels, Scope: string(v.Scope), Namespaces: v.Namespaces, EngineNamespace: v.EngineNamespace, DeliverGitCredentials: v.DeliverGitCredentials, EngineInstance: v.Instance, Draining: v.Draining,
 		Reason: string(v.Reason()), Conditions: conditionsJSON(v.Conditions()), Connected: v.Connected, LastSeenAt: utc(v.LastSeenAt), SpecRevision: v.SpecRevision, CreatedAt: utc(v.CreatedAt),
 		Targets: v.Targets, Warnings: causesJSON(v.Warnings),
 	}

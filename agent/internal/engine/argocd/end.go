@@ -66,7 +66,11 @@ func (t *target) ending(err error, reason fleet.Reason, objects []fleet.ObjectSt
 // delete objects. It reports whether that is done and no operation runs.
 func (t *target) beginEnd(ctx context.Context, app *application, end string) (done bool, err error) {
 	if app.annotation(annotationEnd) == end && app.version() == t.work.State.Version && !automated(app.spec) && len(app.raw.GetFinalizers()) == 0 {
-		return end == endDetached || !app.busy() && app.annotation(annotationRefresh) == "", nil
+		if end == endDetached {
+			// A push environment may move to another Argo CD, which must not apply before this one has stopped.
+			return app.server() == InCluster || !app.busy(), nil
+		}
+		return !app.busy() && app.annotation(annotationRefresh) == "", nil
 	}
 	next := app.raw.DeepCopy()
 	next.SetFinalizers(nil)

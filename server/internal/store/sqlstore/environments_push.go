@@ -10,7 +10,7 @@ import (
 )
 
 // pushColumns are the columns of a push environment. The revision of the credential is 0 without one.
-const pushColumns = `push_api_url, push_namespaces, push_cluster_resources, push_credential, push_instance,
+const pushColumns = `push_api_url, push_namespaces, push_cluster_resources, push_credential, push_instance, push_moving_from,
 	checked_revision, checked_reason, checked_message, checked_at,
 	COALESCE((SELECT c.spec FROM credentials c WHERE c.tenant_id = environments.tenant_id AND c.id = environments.push_credential), 0)`
 
@@ -22,7 +22,7 @@ type pushRow struct {
 
 func (r *pushRow) into() []any {
 	return []any{
-		&r.APIURL, &r.namespaces, &r.ClusterResources, &r.CredentialID, &r.Instance,
+		&r.APIURL, &r.namespaces, &r.ClusterResources, &r.CredentialID, &r.Instance, &r.MovingFrom,
 		&r.Check.Revision, &r.Check.Cause.Reason, &r.Check.Cause.Message, timeInto(&r.Check.AsOf), &r.CredentialRevision,
 	}
 }
@@ -43,7 +43,7 @@ func pushValues(p *fleet.Push) []any {
 	if p == nil {
 		p = &fleet.Push{}
 	}
-	return []any{p.APIURL, strings.Join(p.Namespaces, ","), p.ClusterResources, p.CredentialID, p.Instance}
+	return []any{p.APIURL, strings.Join(p.Namespaces, ","), p.ClusterResources, p.CredentialID, p.Instance, p.MovingFrom}
 }
 
 func (s environments) SetCheck(ctx context.Context, tenant fleet.TenantID, id fleet.EnvironmentID, c fleet.EndpointCheck) error {

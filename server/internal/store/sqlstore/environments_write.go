@@ -17,8 +17,8 @@ func (t *Tx) recordEnvironment(tenant fleet.TenantID, id fleet.EnvironmentID) er
 func (s environments) Create(ctx context.Context, e fleet.Environment) error {
 	x := e.Suspension
 	err := s.tx.of(e.TenantID).insert(ctx, `INSERT INTO environments (tenant_id, id, name, spec, created_at,
-			suspended_at, suspended_by, suspension_reason, push_api_url, push_namespaces, push_cluster_resources, push_credential, push_instance)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) ON CONFLICT DO NOTHING`,
+			suspended_at, suspended_by, suspension_reason, push_api_url, push_namespaces, push_cluster_resources, push_credential, push_instance, push_moving_from)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT DO NOTHING`,
 		append([]any{e.TenantID, e.ID, e.Name, cmp.Or(e.SpecRevision, 1), micros(e.CreatedAt), micros(x.At), x.By, x.Reason}, pushValues(e.Push)...)...)
 	if err == nil {
 		err = s.fill(ctx, e)
@@ -39,7 +39,7 @@ func (s environments) Update(ctx context.Context, e fleet.Environment) error {
 func (s environments) update(ctx context.Context, e fleet.Environment) error {
 	db, x := s.tx.of(e.TenantID), e.Suspension
 	n, err := db.exec(ctx, `UPDATE environments SET spec = spec + 1, suspended_at = $3, suspended_by = $4, suspension_reason = $5,
-			push_api_url = $6, push_namespaces = $7, push_cluster_resources = $8, push_credential = $9, push_instance = $10
+			push_api_url = $6, push_namespaces = $7, push_cluster_resources = $8, push_credential = $9, push_instance = $10, push_moving_from = $11
 		WHERE tenant_id = $1 AND id = $2`, append([]any{e.TenantID, e.ID, micros(x.At), x.By, x.Reason}, pushValues(e.Push)...)...)
 	if err != nil {
 		return err

@@ -92,14 +92,14 @@ func (s targets) SetSourceRevision(ctx context.Context, tenant fleet.TenantID, i
 func (s targets) SetPlace(ctx context.Context, t fleet.Target) error {
 	// The newest digest of a target depends on its variant.
 	err := s.change(ctx, t.TenantID, t.ID, `UPDATE targets SET variant = $3, grant_id = $4, detached_at = $5, detached_why = $6, agent_id = $7, left_in = $8, variant_error = $9,
-			included_kinds = $10, excluded_kinds = $11, kind_error = $12,
+			included_kinds = $10, excluded_kinds = $11, kind_error = $12, agent_name = $13,
 			newest_digest = CASE WHEN $3 = ''
 				THEN (SELECT x.rendered_digest FROM deployments x WHERE x.tenant_id = $1 AND x.id = targets.deployment_id)
 				ELSE (SELECT x.rendered_digest FROM deployment_variants x
 					WHERE x.tenant_id = $1 AND x.deployment_id = targets.deployment_id AND x.name = $3) END
 		WHERE tenant_id = $1 AND id = $2 `+ofTarget,
 		t.Variant, nullable(string(t.GrantID)), micros(t.DetachedAt), t.DetachedWhy, nullable(string(t.AgentID)), t.LeftIn, t.VariantError,
-		textList(t.Kinds.Include), textList(t.Kinds.Exclude), t.KindError)
+		textList(t.Kinds.Include), textList(t.Kinds.Exclude), t.KindError, t.AgentName)
 	if err != nil {
 		return fmt.Errorf("writing the placement of target %q: %w", t.ID, err)
 	}

@@ -37,7 +37,7 @@ func pushEnvironments(t *testing.T, s store.Store) {
 		}
 	}
 	edited := *want.Push
-	edited.APIURL, edited.Namespaces, edited.ClusterResources, edited.Instance = "https://other.example.com", nil, false, ""
+	edited.APIURL, edited.Namespaces, edited.ClusterResources, edited.Instance, edited.MovingFrom = "https://other.example.com", nil, false, "", w.agent.ID
 	want.Push, want.SpecRevision = &edited, 2
 	update(t, s, func(ctx context.Context, tx store.Tx) error {
 		return errors.Join(tx.Environments().Update(ctx, want), tx.Credentials().Update(ctx, c))

@@ -175,8 +175,9 @@ func targetPlace(t *testing.T, s store.Store) {
 	want := w.target
 	want.Variant, want.DetachedAt, want.DetachedWhy, want.LeftIn = "", time.Time{}, "", ""
 	want.Kinds, want.KindError = fleet.KindFilter{Exclude: []string{"Role.*"}}, ""
+	want.AgentName = "another"
 	moved := want
-	moved.Desired, moved.Observed, moved.AgentName = fleet.Desired{}, fleet.Observed{}, "made up" // which this does not write
+	moved.Desired, moved.Observed = fleet.Desired{}, fleet.Observed{} // which this does not write
 	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Targets().SetPlace(ctx, moved) })
 	same(t, "target", getTarget(t, s, w), want)
 	same(t, "changes", since(t, s, before), []store.Change{{

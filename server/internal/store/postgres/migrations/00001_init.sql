@@ -93,6 +93,8 @@ CREATE TABLE agents (
     deliver_git_credentials BOOLEAN NOT NULL DEFAULT FALSE,
     -- instance lets push environments be placed on the agent.
     instance BOOLEAN NOT NULL DEFAULT FALSE,
+    -- draining moves the push environments of the agent to other ones.
+    draining BOOLEAN NOT NULL DEFAULT FALSE,
     -- included_kinds and excluded_kinds are lists of rules; the configuration file of the agent declares them if
     -- kinds_from_config is set.
     included_kinds TEXT COLLATE "C" NOT NULL DEFAULT '',
@@ -229,6 +231,8 @@ CREATE TABLE environments (
     push_cluster_resources BOOLEAN NOT NULL DEFAULT FALSE,
     push_credential        TEXT COLLATE "C" NOT NULL DEFAULT '',
     push_instance          TEXT COLLATE "C" NOT NULL DEFAULT '',
+    -- push_moving_from is the agent that has to stop before push_instance is set again.
+    push_moving_from       TEXT COLLATE "C" NOT NULL DEFAULT '',
     checked_revision       TEXT COLLATE "C" NOT NULL DEFAULT '',
     checked_reason         TEXT COLLATE "C" NOT NULL DEFAULT '',
     checked_message        TEXT COLLATE "C" NOT NULL DEFAULT '',

@@ -92,6 +92,8 @@ CREATE TABLE agents (
     deliver_git_credentials INTEGER NOT NULL DEFAULT 0 CHECK (deliver_git_credentials IN (0, 1)),
     -- instance lets push environments be placed on the agent.
     instance INTEGER NOT NULL DEFAULT 0 CHECK (instance IN (0, 1)),
+    -- draining moves the push environments of the agent to other ones.
+    draining INTEGER NOT NULL DEFAULT 0 CHECK (draining IN (0, 1)),
     -- included_kinds and excluded_kinds are lists of rules; the configuration file of the agent declares them if
     -- kinds_from_config is set.
     included_kinds TEXT    NOT NULL DEFAULT '',
@@ -228,6 +230,8 @@ CREATE TABLE environments (
     push_cluster_resources INTEGER NOT NULL DEFAULT 0 CHECK (push_cluster_resources IN (0, 1)),
     push_credential        TEXT NOT NULL DEFAULT '',
     push_instance          TEXT NOT NULL DEFAULT '',
+    -- push_moving_from is the agent that has to stop before push_instance is set again.
+    push_moving_from       TEXT NOT NULL DEFAULT '',
     checked_revision       TEXT NOT NULL DEFAULT '',
     checked_reason         TEXT NOT NULL DEFAULT '',
     checked_message        TEXT NOT NULL DEFAULT '',
