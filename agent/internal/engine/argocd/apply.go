@@ -20,6 +20,9 @@ import (
 // apply makes the next step of a target with a source.
 func (t *target) apply(ctx context.Context, app *application) outcome {
 	why := t.refuse()
+	if now := !why.IsZero(); t.refused.Swap(now) != now {
+		t.engine.wakeWaiting() // others may wait for objects that this target never gets, or gets now
+	}
 	if !why.IsZero() && (app == nil || why.Reason != fleet.ReasonKindNotAllowed) {
 		return outcome{status: failed(why)}
 	}
