@@ -171,9 +171,15 @@ func (a *application) requested() bool {
 	return a.op != nil && (state == nil || state.Phase != phaseRunning && state.Phase != phaseTerminating)
 }
 
-// objects returns the objects, without hooks, which exist during a sync only.
+// neverApplied is the name of the ConfigMap in the manifest of an operation that deletes: see startDelete.
+const neverApplied = "kedge-never-applied"
+
+// objects returns the objects, without hooks, which exist during a sync only, and without the manifest of a deletion, which
+// Argo CD compares after the operation.
 func (a *application) objects() []resourceStatus {
-	return slices.DeleteFunc(slices.Clone(a.status.Resources), func(r resourceStatus) bool { return r.Hook })
+	return slices.DeleteFunc(slices.Clone(a.status.Resources), func(r resourceStatus) bool {
+		return r.Hook || r.Kind == "ConfigMap" && r.Group == "" && r.Name == neverApplied
+	})
 }
 
 // held returns the holds, by the name of the object. all holds every object: the annotation cannot be read.

@@ -138,6 +138,7 @@ func (t *target) delete(ctx context.Context, app *application) outcome {
 		status := failed(fleet.Cause{Reason: fleet.ReasonPruneFailed, Message: state.Message})
 		return outcome{status: status}
 	}
+	t.keepsAtEnd = keep // after the operation, Argo CD does not list objects any more that it does not track
 	return t.ending(t.startDelete(ctx, app, remove), fleet.ReasonPruning, nil)
 }
 
@@ -212,7 +213,7 @@ func (t *target) startDelete(ctx context.Context, app *application, remove []fle
 	revision, _, _ := unstructured.NestedString(app.spec, "source", "targetRevision")
 	return t.request(ctx, app, &syncOperation{
 		Revision: revision, Prune: true, Resources: resourcesOf(remove), SyncOptions: []string{propagation(t.work.State.Policy)},
-		Manifests: []string{`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"kedge-never-applied"}}`},
+		Manifests: []string{`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"` + neverApplied + `"}}`},
 	}, "delete")
 }
 
@@ -237,6 +238,11 @@ func (t *target) needOf(app *application) (projectNeed, error) {
 func (t *target) finishDelete(ctx context.Context, app *application, keep []fleet.ObjectStatus) outcome {
 	if err := t.remove(ctx, app); err != nil {
 		return t.ending(err, fleet.ReasonPruning, nil)
+	}
+	for _, o := range t.keepsAtEnd {
+		if !slices.ContainsFunc(keep, func(k fleet.ObjectStatus) bool { return k.ObjectRef == o.ObjectRef }) {
+			keep = append(keep, o)
+		}
 	}
 	if len(keep) == 0 {
 		t.event(fleet.EventNormal, fleet.ReasonDeleted, "everything was deleted")

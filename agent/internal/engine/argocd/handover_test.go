@@ -104,6 +104,9 @@ func handsOverAtTheEnd(w *world) {
 		if got := w.exists("configmap", "a"); got != (end == fleet.SyncDetached) {
 			w.Errorf("%s, and the object that nothing else desires exists: %v", end, got)
 		}
+		if w.exists("configmap", "kedge-never-applied") {
+			w.Error("the manifest of the deletion was applied")
+		}
 		taker.Source, taker.State.Tombstone, taker.State.Consent, taker.State.Generation = nil, true, true, 2
 		e.Set(taker)
 		w.rec.await(w.T, taker.Target, "Deleted", func(s engine.Status) bool { return s.Observed.Sync == fleet.SyncDeleted })

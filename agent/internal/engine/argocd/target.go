@@ -68,6 +68,8 @@ type history struct {
 	drifted map[string]bool // objects that differ from the source after a successful sync, by name
 	synced  fleet.Version   // the version of the last Synced event
 	heldFor fleet.Version   // the version of the last PruneHeld event
+	// keepsAtEnd are the objects that stayed when the deletion of the others was requested.
+	keepsAtEnd []fleet.ObjectStatus
 }
 
 func newTarget(e *Engine, id fleet.TargetID, minimum fleet.Version) *target {
