@@ -116,7 +116,6 @@ func TestEachProblemHasItsType(t *testing.T) {
 			"contexts:\n- name: second\n  context: {cluster: c, user: u}", 1), "", context},
 	} {
 		t.Run(reason, func(t *testing.T) {
-			t.Parallel()
 			got, err := kubeconfig.Parse([]byte(test.text), api, test.context)
 			if !errors.As(err, test.want) {
 				t.Errorf("got %+v, %T %v", got, err, err)
