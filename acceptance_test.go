@@ -27,7 +27,7 @@ var (
 // not there, and a line that no test shows, are mistakes.
 func TestAcceptanceListIsWhatTestsShow(t *testing.T) {
 	t.Parallel()
-	cited := citations(t)
+	cited := citations(t, citation)
 	data, err := os.ReadFile(acceptanceFile)
 	if err != nil {
 		t.Fatal(err)
@@ -67,15 +67,15 @@ func TestAcceptanceListIsWhatTestsShow(t *testing.T) {
 	}
 }
 
-// citations are the files that cite each line, sorted.
-func citations(t *testing.T) map[string][]string {
+// citations are the files with a comment that cites each ID, sorted.
+func citations(t *testing.T, comment *regexp.Regexp) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}
 	for path, content := range textFiles(t) {
-		if filepath.Ext(path) != ".go" || path == "acceptance_test.go" {
+		if filepath.Ext(path) != ".go" || path == "acceptance_test.go" || path == "defects_test.go" {
 			continue
 		}
-		for _, found := range citation.FindAllStringSubmatch(string(content), -1) {
+		for _, found := range comment.FindAllStringSubmatch(string(content), -1) {
 			for _, id := range citedID.FindAllString(citedNote.ReplaceAllString(found[1], ""), -1) {
 				out[id] = append(out[id], fmt.Sprintf("`%s`", path))
 			}
