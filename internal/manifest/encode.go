@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"sync"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -79,7 +78,9 @@ func decodeObject(line []byte) (Object, error) {
 }
 
 // encoder is created once: it is large, stateless in EncodeAll, and safe for concurrent use.
-var encoder = sync.OnceValue(func() *zstd.Encoder {
+var encoder = newEncoder()
+
+func newEncoder() *zstd.Encoder {
 	enc, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1),
 		// It exists as long as the program, with a buffer of its window size. A small window is sufficient
 		// because repetitions in a bundle are close together.
@@ -87,14 +88,17 @@ var encoder = sync.OnceValue(func() *zstd.Encoder {
 	if err != nil {
 		panic(err) // only for contradictory options
 	}
+	// The first use creates a channel. If a testing/synctest bubble were the first, no other goroutine could
+	// use the encoder.
+	enc.EncodeAll(nil, nil)
 	return enc
-})
+}
 
 // Pack returns the set in the form that is stored and sent: its digest, its compressed canonical form, and the
 // uncompressed size.
 func (s *Set) Pack() (digest string, compressed []byte, size int64) {
 	data := s.Encode()
-	return digestOf(data), encoder().EncodeAll(data, make([]byte, 0, len(data)/8+64)), int64(len(data))
+	return digestOf(data), encoder.EncodeAll(data, make([]byte, 0, len(data)/8+64)), int64(len(data))
 }
 
 // minDecoderMemory is sufficient for the window of every level that Pack may use.
