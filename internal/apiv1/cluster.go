@@ -28,7 +28,9 @@ type Application struct {
 	Confirmed []string   `json:"confirmed,omitempty" nullable:"false" doc:"Objects that left the source and whose deletion was confirmed, for this digest only."`
 	HandOvers []HandOver `json:"handOvers,omitempty" nullable:"false" doc:"Objects that left the source and that other deployments of the cluster want, or may want: keep them until they are taken over or their deletion is confirmed."`
 	Tombstone bool       `json:"tombstone,omitempty" doc:"The deployment was deleted: delete its objects. Absence of an application never means deletion."`
-	Detached  bool       `json:"detached,omitempty" doc:"Stop managing the objects and keep them unchanged."`
+	// HoldProtected is only set with Tombstone.
+	HoldProtected bool `json:"holdProtected,omitempty" doc:"With a tombstone: keep Namespaces, CustomResourceDefinitions, and PersistentVolumeClaims until their deletion is confirmed, and report them as Held."`
+	Detached      bool `json:"detached,omitempty" doc:"Stop managing the objects and keep them unchanged."`
 }
 
 // HandOver keeps objects that left an application until another application takes them over.

@@ -39,6 +39,9 @@ type Desired struct {
 	// Tombstone requests the deletion of the objects of this target because the deployment was deleted. Nothing
 	// else does.
 	Tombstone bool
+	// HoldProtected keeps the objects of protected kinds of a tombstone until their deletion is confirmed. Without
+	// it, the agent stops managing them and the tombstone is carried out.
+	HoldProtected bool
 	// HandOvers names objects that left the target and that other deployments on the agent want, or may want.
 	// The agent keeps them until they are taken over.
 	HandOvers []HandOver

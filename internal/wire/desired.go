@@ -50,7 +50,7 @@ func ParseDesired(m *agentv1.Desired) (Desired, error) {
 			Version: fleet.Version{Epoch: m.GetEpoch(), Generation: m.GetGeneration()},
 			Digest:  m.GetDigest(), Commit: m.GetCommit(), Namespace: m.GetPolicy().GetNamespace(),
 			Policy: parsePolicy(m.GetPolicy()), HoldPrune: m.GetPolicy().GetHoldPrune(), Consent: m.GetPolicy().GetConsent(),
-			Confirmed: m.GetPolicy().GetConfirmed(), Tombstone: m.GetTombstone(), Detached: m.GetDetached(),
+			Confirmed: m.GetPolicy().GetConfirmed(), Tombstone: m.GetTombstone(), HoldProtected: m.GetPolicy().GetHoldProtected(), Detached: m.GetDetached(),
 			HandOvers: parseHandOvers(m.GetHandOvers()),
 			Limits:    fleet.Limits{Namespaces: m.GetPolicy().GetLimits().GetNamespaces(), Kinds: m.GetPolicy().GetLimits().GetKinds()},
 		},

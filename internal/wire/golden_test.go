@@ -42,7 +42,7 @@ var (
 	}
 	tombstone = wire.Desired{
 		Target: "tgt-2", Tenant: "default", Deployment: "old",
-		State: fleet.Desired{Version: fleet.Version{Epoch: 1, Generation: 9}, Tombstone: true},
+		State: fleet.Desired{Version: fleet.Version{Epoch: 1, Generation: 9}, Tombstone: true, HoldProtected: true, Consent: true, Confirmed: []string{"Namespace old"}},
 	}
 	detached = wire.Desired{
 		Target: "tgt-3", Tenant: "default", Deployment: "left",

@@ -19,7 +19,7 @@ func policyProto(d fleet.Desired) *agentv1.Policy {
 		Ignore: p.Ignore, ServiceAccount: p.ServiceAccount, Propagation: string(p.Propagation),
 		PruneTimeoutMilliseconds: p.PruneTimeout.Milliseconds(), ReadyTimeoutMilliseconds: p.ReadyTimeout.Milliseconds(),
 		PruneLimitObjects: int32(p.PruneLimit.Objects), PruneLimitPercent: int32(p.PruneLimit.Percent),
-		Consent: d.Consent, Confirmed: d.Confirmed, CreateNamespace: p.CreateNamespace,
+		Consent: d.Consent, Confirmed: d.Confirmed, CreateNamespace: p.CreateNamespace, HoldProtected: d.HoldProtected,
 	}
 }
 

@@ -36,9 +36,9 @@ var plantedBugs = []planted{
 	{
 		name: "early-finalizer", reason: "a resource goes although its deletion was not recorded", finds: "no resource",
 		change: change{
-			file: "server/internal/kubeapi/deployment.go",
-			old:  "	left, err := k.deleteDeployments(ctx, p, tenant)\n",
-			new:  "	left, err := k.deleteDeployments(ctx, p, tenant)\n	if planted == \"early-finalizer\" && err != nil {\n		return k.removeFinalizers(ctx, cr, v1alpha1.ServerFinalizer, v1alpha1.ResourcesFinalizer)\n	}\n",
+			file: "server/internal/kubeapi/deployment_delete.go",
+			old:  "	left, err := k.deleteDeployments(ctx, p, tenant, hold)\n",
+			new:  "	left, err := k.deleteDeployments(ctx, p, tenant, hold)\n	if planted == \"early-finalizer\" && err != nil {\n		return k.removeFinalizers(ctx, cr, v1alpha1.ServerFinalizer, v1alpha1.ResourcesFinalizer)\n	}\n",
 		},
 		script: []string{"create", "delete", "create", "delete"},
 	},

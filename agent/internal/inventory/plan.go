@@ -31,6 +31,9 @@ type Policy struct {
 	// as well. Protected kinds stay, and so do objects that are held after a recovery, unless a user has deleted the
 	// deployment.
 	Tombstone bool
+	// HoldProtected keeps protected kinds of a tombstone until they are confirmed. Without it, they are released, and a
+	// confirmation does not delete them.
+	HoldProtected bool
 	// Limit is how much may be deleted without being confirmed.
 	Limit fleet.PruneLimit
 	// Total is how many objects there were before the change, desired or not: Record.Base.
@@ -45,7 +48,7 @@ type Policy struct {
 // Decision is what becomes of an object that is not desired any more.
 type Decision struct {
 	Cause fleet.Cause // why it is kept; zero when it is to be deleted. The message completes "kept: …".
-	// Protected: it is kept for its kind or its hold, not for a reason that may pass.
+	// Protected: a tombstone releases it, because it is kept for its kind or its hold and not for a reason that may pass.
 	Protected bool
 	// Waiting: it is kept only until the states of other deployments have arrived.
 	Waiting bool
@@ -63,12 +66,14 @@ type Decision struct {
 type Plan struct {
 	guard, limit                      fleet.Cause
 	hold, waiting, tombstone, consent bool
+	release                           bool // protected kinds
 	confirmed                         map[string]bool
 }
 
 // NewPlan makes the plan for a policy.
 func NewPlan(p Policy) Plan {
 	out := Plan{guard: p.guard(), limit: p.limit(), hold: p.Hold, waiting: p.Pending, tombstone: p.Tombstone, consent: p.Consent}
+	out.release = p.Tombstone && !p.HoldProtected
 	if len(p.Confirmed) > 0 {
 		out.confirmed = make(map[string]bool, len(p.Confirmed))
 	}
@@ -87,10 +92,10 @@ func (p Plan) Decide(ref fleet.ObjectRef, held Hold) Decision {
 		return Decision{Waiting: true, Cause: WaitingForDeployments()}
 	case p.hold:
 		return Decision{Confirmable: true, Hold: HeldAfterRecovery, Cause: HeldAfterRecovery.Cause()}
-	case p.confirmed[ref.String()] && (!p.tombstone || !manifest.IsProtected(ref)):
+	case p.confirmed[ref.String()] && (!p.release || !manifest.IsProtected(ref)):
 		return Decision{Confirmed: true} // a deployment that goes releases what is kept in a Namespace, and must not delete it with that
 	case manifest.IsProtected(ref):
-		return Decision{Protected: true, Confirmable: true, Cause: fleet.Cause{Reason: fleet.ReasonProtectedKind,
+		return Decision{Protected: p.release, Confirmable: true, Cause: fleet.Cause{Reason: fleet.ReasonProtectedKind,
 			Message: ref.Kind + " is a protected kind, which is only deleted when that is confirmed by name, or by hand"}}
 	case !p.limit.IsZero():
 		return Decision{Confirmable: true, Hold: HeldOverLimit, Cause: p.limit}

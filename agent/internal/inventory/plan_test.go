@@ -184,6 +184,33 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// covers: K2, A6
+func TestATombstoneHoldsOrReleasesProtectedKinds(t *testing.T) {
+	t.Parallel()
+	claim, other := ref("PersistentVolumeClaim", "data"), ref("ConfigMap", "a")
+	for reason, c := range map[string]struct {
+		hold, confirmed, removed, released bool
+	}{
+		"released":                              {released: true},
+		"released, whatever is confirmed":       {confirmed: true, released: true},
+		"held until it is confirmed":            {hold: true},
+		"deleted, as it is held, and confirmed": {hold: true, confirmed: true, removed: true},
+	} {
+		policy := willing()
+		policy.Tombstone, policy.AllowEmpty, policy.Consent, policy.HoldProtected = true, true, true, c.hold
+		if c.confirmed {
+			policy.Confirmed = []string{claim.String()}
+		}
+		p := inventory.NewPlan(policy)
+		if got := p.Decide(claim, ""); got.Cause.IsZero() != c.removed || got.Protected != c.released || !c.removed && !got.Confirmable {
+			t.Errorf("%s: the claim is %+v", reason, got)
+		}
+		if got := p.Decide(other, inventory.HeldOverLimit); !got.Cause.IsZero() {
+			t.Errorf("%s: the ConfigMap is %+v, want it deleted", reason, got)
+		}
+	}
+}
+
 // Whatever the lists and the policy: nothing desired and nothing unknown is ever deleted, nothing at
 // all when anything is in doubt, and nothing is forgotten.
 func TestPlanNeverDeletesTooMuch(t *testing.T) {
@@ -210,7 +237,7 @@ func TestPlanNeverDeletesTooMuch(t *testing.T) {
 			Whole: rapid.Bool().Draw(t, "whole"), Prune: rapid.Bool().Draw(t, "prune"), Hold: rapid.Bool().Draw(t, "hold"),
 			AllowEmpty: rapid.Bool().Draw(t, "allowEmpty"), Unsettled: rapid.IntRange(0, 2).Draw(t, "unsettled"),
 			Damaged: rapid.SliceOfN(rapid.String(), 0, 1).Draw(t, "damaged"), Pending: rapid.Bool().Draw(t, "pending"),
-			Consent: rapid.Bool().Draw(t, "consent"), Tombstone: rapid.Bool().Draw(t, "tombstone"), Confirmed: confirmed, Total: rapid.IntRange(0, 30).Draw(t, "total"),
+			Consent: rapid.Bool().Draw(t, "consent"), Tombstone: rapid.Bool().Draw(t, "tombstone"), HoldProtected: rapid.Bool().Draw(t, "holdProtected"), Confirmed: confirmed, Total: rapid.IntRange(0, 30).Draw(t, "total"),
 			Limit: fleet.PruneLimit{Objects: rapid.IntRange(0, 4).Draw(t, "objects"), Percent: rapid.IntRange(1, 100).Draw(t, "percent")},
 		}
 		remove, held := plan(old, desired, policy)

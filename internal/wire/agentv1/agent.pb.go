@@ -2068,8 +2068,11 @@ type Policy struct {
 	Confirmed []string `protobuf:"bytes,19,rep,name=confirmed,proto3" json:"confirmed,omitempty"`
 	// Create the namespace if it does not exist.
 	CreateNamespace bool `protobuf:"varint,20,opt,name=create_namespace,json=createNamespace,proto3" json:"create_namespace,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Only with a tombstone: keep the objects of protected kinds until their deletion is confirmed. Otherwise the
+	// agent releases them.
+	HoldProtected bool `protobuf:"varint,21,opt,name=hold_protected,json=holdProtected,proto3" json:"hold_protected,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Policy) Reset() {
@@ -2238,6 +2241,13 @@ func (x *Policy) GetConfirmed() []string {
 func (x *Policy) GetCreateNamespace() bool {
 	if x != nil {
 		return x.CreateNamespace
+	}
+	return false
+}
+
+func (x *Policy) GetHoldProtected() bool {
+	if x != nil {
+		return x.HoldProtected
 	}
 	return false
 }
@@ -3286,7 +3296,7 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\n" +
 	"deployment\x18\x02 \x01(\tR\n" +
 	"deployment\x12\x18\n" +
-	"\aobjects\x18\x03 \x03(\tR\aobjects\"\xc3\x05\n" +
+	"\aobjects\x18\x03 \x03(\tR\aobjects\"\xea\x05\n" +
 	"\x06Policy\x12\x1c\n" +
 	"\tnamespace\x18\x01 \x01(\tR\tnamespace\x12\x14\n" +
 	"\x05prune\x18\x02 \x01(\bR\x05prune\x12\x14\n" +
@@ -3310,7 +3320,8 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\x13prune_limit_percent\x18\x11 \x01(\x05R\x11pruneLimitPercent\x12\x18\n" +
 	"\aconsent\x18\x12 \x01(\bR\aconsent\x12\x1c\n" +
 	"\tconfirmed\x18\x13 \x03(\tR\tconfirmed\x12)\n" +
-	"\x10create_namespace\x18\x14 \x01(\bR\x0fcreateNamespace\">\n" +
+	"\x10create_namespace\x18\x14 \x01(\bR\x0fcreateNamespace\x12%\n" +
+	"\x0ehold_protected\x18\x15 \x01(\bR\rholdProtected\">\n" +
 	"\x06Limits\x12\x1e\n" +
 	"\n" +
 	"namespaces\x18\x01 \x03(\tR\n" +

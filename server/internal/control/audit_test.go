@@ -65,6 +65,14 @@ func newScene(t *testing.T) *scene {
 	return s
 }
 
+// resource returns a principal that acts for a Kubernetes resource.
+func (s *scene) resource() auth.Principal {
+	return auth.Principal{
+		Name: "GitOpsDeployment acme/owned", Component: "kubernetes", Roles: map[fleet.TenantID]fleet.Role{s.agent.TenantID: fleet.RoleAdmin},
+		Owner: fleet.Owner{Kind: "GitOpsDeployment", Namespace: "acme", Name: "owned", UID: "uid-owned", Generation: 1, Created: 100},
+	}
+}
+
 func (s *scene) suspendAll() error {
 	_, err1 := s.SuspendTenant(s.ctx, root, "acme", "x")
 	_, err2 := s.SuspendEnvironment(s.ctx, root, "acme", "prod", "x")
@@ -206,6 +214,20 @@ func deploymentWrites(t failer) map[string]write {
 		"DeleteDeploymentKeepObjects": simply(func(s *scene) error {
 			return result(s.DeleteDeploymentKeepObjects(s.ctx, root, "acme", "web", control.Match{}))
 		}),
+		"DeleteDeploymentHoldProtected": simply(func(s *scene) error {
+			return result(s.DeleteDeploymentHoldProtected(s.ctx, root, "acme", "web", control.Match{}))
+		}),
+		"ReleaseProtected": {
+			func(s *scene) error {
+				request := control.CreateDeployment{Name: "owned", Source: fleet.Source{RepoURL: "https://git.example.com/apps.git", Path: "owned"}}
+				if err := s.ApplyDeployment(s.ctx, s.resource(), "acme", request); err != nil {
+					return err
+				}
+				s.render(t, "acme", "owned", "1")
+				return result(s.DeleteDeploymentHoldProtected(s.ctx, s.resource(), "acme", "owned", control.Match{}))
+			},
+			func(s *scene) error { return s.ReleaseProtected(s.ctx, s.resource(), "acme") },
+		},
 		"DeleteDeployment": simply(func(s *scene) error { return result(s.DeleteDeployment(s.ctx, root, "acme", "web", control.Match{})) }),
 		"Rollback":         simply(rolledBack),
 		"ReleaseDeployment": {

@@ -18,6 +18,62 @@ func (s *Service) DeleteDeployment(ctx context.Context, p auth.Principal, tenant
 	return s.deleteDeployment(ctx, p, tenant, name, match, placement.DeleteObjects)
 }
 
+// DeleteDeploymentHoldProtected is DeleteDeployment for a Kubernetes resource that waits until all objects are deleted.
+// Objects of protected kinds are held until ConfirmPrune confirms their deletion, or until ReleaseProtected ends that.
+func (s *Service) DeleteDeploymentHoldProtected(ctx context.Context, p auth.Principal, tenant, name string, match Match) (fleet.Operation, error) {
+	return s.deleteDeployment(ctx, p, tenant, name, match, placement.HoldProtected)
+}
+
+// ReleaseProtected completes the deletion of the deployments that the Kubernetes resource of p created: objects of protected
+// kinds that are held stay in their clusters, unmanaged. It deletes nothing, and changes no deployment that is not being
+// deleted.
+func (s *Service) ReleaseProtected(ctx context.Context, p auth.Principal, tenant string) error {
+	return s.store.Update(ctx, func(tx store.Tx) error {
+		t, err := deployable(ctx, tx, p, tenant)
+		if err != nil {
+			return err
+		}
+		owned, err := ownedBy(ctx, tx, t.ID, p.Owner, fleet.OwnedDeployment)
+		if err != nil {
+			return err
+		}
+		for _, o := range owned {
+			d, err := tx.Deployments().Get(ctx, t.ID, fleet.DeploymentID(o.ID))
+			if err != nil {
+				return err
+			}
+			if err := s.releaseProtected(ctx, tx, p, d); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// releaseProtected is ReleaseProtected for one deployment.
+func (s *Service) releaseProtected(ctx context.Context, tx store.Tx, p auth.Principal, d fleet.Deployment) error {
+	if d.DeletedAt.IsZero() {
+		return nil
+	}
+	targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
+	if err != nil {
+		return err
+	}
+	released := false
+	for _, t := range targets {
+		changed, err := s.placer.ReleaseProtected(ctx, tx, t)
+		if err != nil {
+			return err
+		}
+		released = released || changed
+	}
+	if !released {
+		return nil
+	}
+	return s.record(ctx, tx, p, d, "deployment.release-protected", fleet.ReasonReleased,
+		"objects of protected kinds are not held any more: they stay in their clusters and are no longer managed")
+}
+
 // DeleteDeploymentKeepObjects deletes a deployment and no object: agents stop managing its targets, as when a
 // target leaves its environment. It is refused like DeleteDeployment.
 func (s *Service) DeleteDeploymentKeepObjects(ctx context.Context, p auth.Principal, tenant, name string, match Match) (fleet.Operation, error) {

@@ -172,7 +172,7 @@ func (s *Service) Owned(ctx context.Context, p auth.Principal) ([]fleet.Owned, e
 }
 
 // OwnerMissing records that a Kubernetes resource does not exist, although nobody deleted it while the server watched. What
-// it created stays as it is.
+// it created stays as it is, and the deletion of what it had deleted completes: see ReleaseProtected.
 func (s *Service) OwnerMissing(ctx context.Context, p auth.Principal, tenant fleet.TenantID, owner fleet.Owner) error {
 	if err := fleetAdmin(p); err != nil {
 		return err
@@ -186,7 +186,7 @@ func (s *Service) OwnerMissing(ctx context.Context, p auth.Principal, tenant fle
 			if o.Owner.UID != owner.UID || !o.MissingSince.IsZero() || o.Kind == fleet.OwnedRun {
 				continue
 			}
-			if err := s.ownerMissing(ctx, tx, o); err != nil {
+			if err := s.ownerMissing(ctx, tx, p, o); err != nil {
 				return err
 			}
 		}
@@ -194,14 +194,17 @@ func (s *Service) OwnerMissing(ctx context.Context, p auth.Principal, tenant fle
 	})
 }
 
-func (s *Service) ownerMissing(ctx context.Context, tx store.Tx, o fleet.Owned) error {
+func (s *Service) ownerMissing(ctx context.Context, tx store.Tx, p auth.Principal, o fleet.Owned) error {
 	o.MissingSince = s.cfg.Now()
 	if o.Kind != fleet.OwnedDeployment {
 		return tx.Owners().Put(ctx, o)
 	}
 	d, err := tx.Deployments().Get(ctx, o.TenantID, fleet.DeploymentID(o.ID))
-	if err != nil || !d.DeletedAt.IsZero() { // it is being deleted, as its owner was
+	if err != nil {
 		return ignoreMissing(err)
+	}
+	if !d.DeletedAt.IsZero() { // it is being deleted, as its owner was, and nobody waits for what it holds
+		return s.releaseProtected(ctx, tx, p, d)
 	}
 	if err := tx.Owners().Put(ctx, o); err != nil {
 		return err

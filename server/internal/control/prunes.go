@@ -114,7 +114,7 @@ func (s *Service) ConfirmPrune(ctx context.Context, p auth.Principal, tenant, na
 		if err != nil {
 			return err
 		}
-		held, err := rollout.SuspendedBy(ctx, tx, d)
+		held, err := suspendedBy(ctx, tx, d)
 		if err != nil {
 			return err
 		}
@@ -128,6 +128,15 @@ func (s *Service) ConfirmPrune(ctx context.Context, p auth.Principal, tenant, na
 		return s.record(ctx, tx, p, d, "deployment.confirm-prune", fleet.ReasonPruneConfirmed, out.String())
 	})
 	return out, err
+}
+
+// suspendedBy returns why no deletion of d can be confirmed now; zero if it can. The suspension of a deployment that is being
+// deleted cannot end any more and does not count: it did not prevent the deletion either.
+func suspendedBy(ctx context.Context, tx store.Tx, d fleet.Deployment) (fleet.Cause, error) {
+	if d.DeletedAt.IsZero() {
+		return rollout.SuspendedBy(ctx, tx, d)
+	}
+	return rollout.NewSuspensions(tx).Around(ctx, d)
 }
 
 func (req ConfirmPrune) check() error {

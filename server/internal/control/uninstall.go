@@ -148,6 +148,10 @@ func (s *Service) removable(ctx context.Context, tx store.Tx, a fleet.Agent, tar
 func (s *Service) removeTargets(ctx context.Context, tx store.Tx, a fleet.Agent, targets []fleet.Target) error {
 	for _, t := range targets {
 		if placement.HasLeft(t) {
+			// An agent that goes cannot wait for a confirmation.
+			if _, err := s.placer.ReleaseProtected(ctx, tx, t); err != nil {
+				return fmt.Errorf("deployment %q: %w", t.DeploymentName, err)
+			}
 			continue
 		}
 		if err := s.placer.Detach(ctx, tx, t, fmt.Sprintf("agent %q is uninstalled", a.Name), t.TenantID == a.TenantID); err != nil {

@@ -2,20 +2,17 @@ package kubeapi
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/kedge-dev/kedge/api/v1alpha1"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 	"github.com/kedge-dev/kedge/server/internal/control"
-	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
 // deploymentControl has the use cases of GitOpsDeployments.
@@ -23,6 +20,8 @@ type deploymentControl interface {
 	ApplyDeployment(ctx context.Context, p auth.Principal, tenant string, req control.CreateDeployment) error
 	OwnedDeployments(ctx context.Context, p auth.Principal, tenant string, revisions int) ([]control.OwnedDeployment, error)
 	DeleteDeployment(ctx context.Context, p auth.Principal, tenant, name string, match control.Match) (fleet.Operation, error)
+	DeleteDeploymentHoldProtected(ctx context.Context, p auth.Principal, tenant, name string, match control.Match) (fleet.Operation, error)
+	ReleaseProtected(ctx context.Context, p auth.Principal, tenant string) error
 	LocalEnvironment(ctx context.Context, p auth.Principal, tenant, cluster string) (string, error)
 }
 
@@ -168,66 +167,4 @@ func deploymentSubjects(view control.DeploymentView) []string {
 	}
 	slices.Sort(out)
 	return out
-}
-
-// delete deletes what the resource created, and then lets the resource go.
-func (k *deploymentKind) delete(ctx context.Context, r resource, cr *v1alpha1.GitOpsDeployment) error {
-	if !controllerutil.ContainsFinalizer(cr, v1alpha1.ServerFinalizer) && !controllerutil.ContainsFinalizer(cr, v1alpha1.ResourcesFinalizer) {
-		return nil
-	}
-	removed, err := k.definitionDeleted(ctx, r.kind, cr)
-	if err != nil {
-		return err
-	}
-	tenant, err := k.tenants.of(ctx, cr)
-	if err != nil {
-		return err
-	}
-	if removed {
-		return k.releaseAll(ctx, r, cr, tenant.ID, v1alpha1.ServerFinalizer, v1alpha1.ResourcesFinalizer)
-	}
-	e := entry{tenant: tenant.ID, uid: cr.UID, waiting: true, subjects: k.index.get(r).subjects}
-	k.index.put(r, e)
-	p := principal(tenant, ownerFor(r.kind, cr), cr)
-	if ready, err := k.readyToDelete(ctx, r, e, tenant, p, cr); err != nil || !ready {
-		return err
-	}
-	left, err := k.deleteDeployments(ctx, p, tenant)
-	if cause, final := refused(err); final {
-		set(&cr.Status.Conditions, cr.Generation, v1alpha1.ConditionDeleted, metav1.ConditionFalse, cause)
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	if len(left) > 0 && controllerutil.ContainsFinalizer(cr, v1alpha1.ResourcesFinalizer) {
-		e.subjects = deploymentSubjects(left[0].DeploymentView)
-		k.index.put(r, e)
-		deletionStatus(cr, left[0].DeploymentView)
-		return nil
-	}
-	return k.removeFinalizers(ctx, cr, v1alpha1.ServerFinalizer, v1alpha1.ResourcesFinalizer)
-}
-
-// deleteDeployments starts the deletion of what a resource created, and returns what is left of it.
-func (k *deploymentKind) deleteDeployments(ctx context.Context, p auth.Principal, tenant fleet.Tenant) ([]control.OwnedDeployment, error) {
-	owned, err := k.control.OwnedDeployments(ctx, p, tenant.Name, 1)
-	if err != nil {
-		return nil, err
-	}
-	started := false
-	for _, d := range owned {
-		if !d.DeletedAt.IsZero() {
-			continue
-		}
-		_, err := k.control.DeleteDeployment(ctx, p, tenant.Name, d.Name, control.Match{})
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return nil, err
-		}
-		started = true
-	}
-	if !started {
-		return owned, nil
-	}
-	return k.control.OwnedDeployments(ctx, p, tenant.Name, 1)
 }

@@ -59,24 +59,39 @@ func deletionStatus(cr *v1alpha1.GitOpsDeployment, view control.DeploymentView) 
 }
 
 func deletionCause(view control.DeploymentView) fleet.Cause {
-	if n := view.Counts.HeldPrunes; n > 0 {
-		return fleet.Cause{Reason: fleet.ReasonDeletionHeld, Message: fmt.Sprintf("%d objects stay until you confirm their deletion: %s", n, heldObjects(view))}
+	if n := view.Counts.HeldPrunes; n > 0 && !view.DeletedAt.IsZero() {
+		return fleet.Cause{Reason: fleet.ReasonDeletionHeld, Message: heldMessage(view, n)}
 	}
 	return fleet.Cause{Reason: fleet.ReasonDeleting, Message: cmp.Or(view.Message, "the agents have not yet deleted the objects")}
 }
 
-// heldObjects names the first held objects.
-func heldObjects(view control.DeploymentView) string {
+// heldMessage tells which objects are held, and what ends that.
+func heldMessage(view control.DeploymentView, held int) string {
+	return fmt.Sprintf("%d objects stay until you confirm their deletion: %s; to delete them, run kedge deploy confirm-prune %s OBJECT… in the tenant of this namespace; "+
+		"to keep them unmanaged, remove the finalizer %s", held, heldObjects(view, held), view.Name, v1alpha1.ResourcesFinalizer)
+}
+
+// heldObjects names the first held objects. A user may have confirmed one that cannot be deleted yet, so each other reason
+// than its kind is told.
+func heldObjects(view control.DeploymentView, held int) string {
 	const most = 10
 	var out []string
 	for _, t := range view.Targets {
 		for _, o := range t.Objects {
-			if o.Sync == fleet.SyncHeld && len(out) < most {
-				out = append(out, o.ObjectRef.String())
+			if o.Sync != fleet.SyncHeld || len(out) == most {
+				continue
 			}
+			name := o.ObjectRef.String()
+			if o.Reason != fleet.ReasonProtectedKind {
+				name += " (" + o.Message + ")"
+			}
+			out = append(out, name)
 		}
 	}
-	return cmp.Or(strings.Join(out, ", "), view.Message)
+	if more := held - len(out); more > 0 {
+		out = append(out, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(out, ", ")
 }
 
 // resourcesOf returns the objects of all targets, those with problems first, and their number.

@@ -127,12 +127,15 @@ func TestRemoveDeploymentDecidesAboutItsObjects(t *testing.T) {
 		sent    bool
 		want    map[string]string
 		consent bool
+		hold    bool
 	}{
-		"a user deletes them":               {DeleteObjects, true, map[string]string{"paris": "tombstone"}, true},
-		"a commit deletes them":             {PruneObjects, true, map[string]string{"paris": "tombstone"}, false},
-		"they are kept":                     {KeepObjects, true, map[string]string{"paris": "detached"}, false},
-		"an agent that never had them":      {DeleteObjects, false, map[string]string{}, false},
-		"kept where no agent ever had them": {KeepObjects, false, map[string]string{}, false},
+		"a user deletes them":               {DeleteObjects, true, map[string]string{"paris": "tombstone"}, true, false},
+		"a resource deletes them":           {HoldProtected, true, map[string]string{"paris": "tombstone"}, true, true},
+		"never had them, and nothing held":  {HoldProtected, false, map[string]string{}, false, false},
+		"a commit deletes them":             {PruneObjects, true, map[string]string{"paris": "tombstone"}, false, false},
+		"they are kept":                     {KeepObjects, true, map[string]string{"paris": "detached"}, false, false},
+		"an agent that never had them":      {DeleteObjects, false, map[string]string{}, false, false},
+		"kept where no agent ever had them": {KeepObjects, false, map[string]string{}, false, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -149,8 +152,8 @@ func TestRemoveDeploymentDecidesAboutItsObjects(t *testing.T) {
 				t.Errorf("targets (-want +got):\n%s", diff)
 			}
 			for _, target := range f.targets(t, d) {
-				if target.Desired.Consent != tt.consent {
-					t.Errorf("consent is %t", target.Desired.Consent)
+				if target.Desired.Consent != tt.consent || target.Desired.HoldProtected != tt.hold {
+					t.Errorf("consent is %t, and the hold is %t", target.Desired.Consent, target.Desired.HoldProtected)
 				}
 			}
 		})

@@ -17,6 +17,7 @@ const (
 	DeleteObjects Deletion = iota // agents delete them, by tombstones, because a user requested it
 	PruneObjects                  // agents delete them, by tombstones, because of a commit
 	KeepObjects                   // they stay in their clusters, unmanaged
+	HoldProtected                 // like DeleteObjects, and protected kinds are held until their deletion is confirmed
 )
 
 // RemoveDeployment marks d as deleted, ends its runs, and makes tombstones of the targets that were sent to an
@@ -68,7 +69,7 @@ func (p *Placer) tombstone(ctx context.Context, tx store.Tx, d fleet.Deployment,
 	}
 	want := fleet.Desired{
 		Version: p.planner.Next(rollout.Newest(t)), Namespace: d.Namespace, Policy: d.Policy, SourceRevision: d.SourceRevision,
-		Tombstone: true, Consent: fate == DeleteObjects,
+		Tombstone: true, Consent: fate == DeleteObjects || fate == HoldProtected, HoldProtected: fate == HoldProtected,
 	}
 	if t.Desired.SourceRevision != d.SourceRevision && t.Desired.Digest != "" {
 		want.Namespace, want.Policy, want.SourceRevision = t.Desired.Namespace, t.Desired.Policy, t.Desired.SourceRevision
@@ -78,4 +79,15 @@ func (p *Placer) tombstone(ctx context.Context, tx store.Tx, d fleet.Deployment,
 		return err
 	}
 	return tx.Targets().SetDesired(ctx, t.TenantID, t.ID, want)
+}
+
+// ReleaseProtected ends the hold of protected kinds of a tombstone: its agent stops managing them, and they stay. It does
+// nothing for any other target. It reports whether it has changed the target.
+func (p *Placer) ReleaseProtected(ctx context.Context, tx store.Tx, t fleet.Target) (bool, error) {
+	if !t.Desired.Tombstone || !t.Desired.HoldProtected {
+		return false, nil
+	}
+	want := t.Desired
+	want.Version, want.HoldProtected, want.Confirmed = p.planner.Next(rollout.Newest(t)), false, nil
+	return true, tx.Targets().SetDesired(ctx, t.TenantID, t.ID, want)
 }

@@ -227,7 +227,7 @@ func applicationJSON(row control.Application) apiv1.Application {
 		ID: string(row.ID), Tenant: row.Tenant, Name: row.DeploymentName, Environment: row.Environment, Source: sourceJSON(row.Source, fleet.SourceDetected),
 		Namespace: d.Namespace, Policy: policyJSON(d.Policy), Limits: apiv1.Limits(d.Limits),
 		Epoch: d.Epoch, Generation: d.Generation, Commit: d.Commit, Digest: d.Digest,
-		HoldPrune: d.HoldPrune, Consent: d.Consent, Confirmed: d.Confirmed, HandOvers: handOversJSON(d.HandOvers), Tombstone: d.Tombstone, Detached: d.Detached,
+		HoldPrune: d.HoldPrune, Consent: d.Consent, Confirmed: d.Confirmed, HandOvers: handOversJSON(d.HandOvers), Tombstone: d.Tombstone, HoldProtected: d.HoldProtected, Detached: d.Detached,
 	}
 }
 

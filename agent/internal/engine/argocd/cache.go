@@ -194,6 +194,18 @@ func (c *cache) inProject(name string) (out []*application) {
 	return out
 }
 
+// others returns the Applications of the agent except one.
+func (c *cache) others(than *application) (out []*application) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, a := range c.applications {
+		if name != than.raw.GetName() {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
 // keys returns the keys of the Secrets that the Applications of the agent use.
 func (c *cache) keys(of func(*application) secretKey) map[secretKey]bool {
 	c.mu.Lock()

@@ -123,56 +123,26 @@ func (t *target) delete(ctx context.Context, app *application) outcome {
 	if err != nil || !done {
 		return t.ending(err, fleet.ReasonPruning, nil)
 	}
-	keep, remove := t.decideEnd(app)
+	end := t.decideEnd(app)
 	state := app.status.OperationState
 	deleting := state != nil && state.Operation.Sync != nil && slices.ContainsFunc(state.Operation.Info, func(i info) bool {
 		return i == info{infoOperation, "delete " + versionText(t.work.State.Version)}
 	})
 	switch {
-	case len(remove) == 0, deleting && state.Phase == phaseSucceeded && covers(state.Operation.Sync.Resources, remove):
+	case len(end.remove) == 0, deleting && state.Phase == phaseSucceeded && covers(state.Operation.Sync.Resources, end.remove):
+		if out, wait := t.awaitConfirmation(app, end); wait {
+			return out
+		}
 		if out, wait := t.awaitHandOvers(app); wait {
 			return out
 		}
-		return t.finishDelete(ctx, app, keep)
+		return t.finishDelete(ctx, app, end.keep)
 	case deleting && state.Phase != phaseSucceeded && !t.retryDue():
 		status := failed(fleet.Cause{Reason: fleet.ReasonPruneFailed, Message: state.Message})
 		return outcome{status: status}
 	}
-	t.keepsAtEnd = keep // after the operation, Argo CD does not list objects any more that it does not track
-	return t.ending(t.startDelete(ctx, app, remove), fleet.ReasonPruning, nil)
-}
-
-// decideEnd decides on every object of a target that is deleted. Objects that others take over are in neither list.
-func (t *target) decideEnd(app *application) (keep []fleet.ObjectStatus, remove []fleet.ObjectRef) {
-	state := t.work.State
-	plan := inventory.NewPlan(inventory.Policy{
-		Whole: true, Prune: true, AllowEmpty: true, Tombstone: true, Consent: state.Consent, Hold: state.HoldPrune, Confirmed: state.Confirmed,
-	})
-	holds, unreadable := app.held()
-	for _, r := range app.objects() {
-		ref := r.ref()
-		hold := holds[ref.String()]
-		if unreadable {
-			hold = inventory.HeldAfterRecovery
-		}
-		why := t.keeps(app, ref)
-		if why.IsZero() {
-			why = plan.Decide(ref, hold).Cause
-		}
-		if why.IsZero() {
-			remove = append(remove, ref)
-			continue
-		}
-		if why.Reason == fleet.ReasonHandOverPending {
-			continue
-		}
-		keep = append(keep, fleet.ObjectStatus{ObjectRef: ref, Sync: fleet.SyncDetached, Health: fleet.HealthUnknown, Reason: why.Reason, Message: why.Message})
-	}
-	for _, o := range t.unlisted(app, holds) {
-		o.Sync, o.Message = fleet.SyncDetached, t.engine.config().kinds.Refusal(o.ObjectRef)
-		keep = append(keep, o)
-	}
-	return keep, remove
+	t.keepsAtEnd = end.keep // after the operation, Argo CD does not list objects any more that it does not track
+	return t.ending(t.startDelete(ctx, app, end.remove), fleet.ReasonPruning, nil)
 }
 
 // awaitHandOvers describes a target that ends after others have taken over objects.

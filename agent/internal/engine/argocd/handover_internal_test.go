@@ -70,9 +70,9 @@ func TestHandOversStayInTheirClusterAndTenant(t *testing.T) {
 			if why.Reason != test.want || test.other.Tenant == "foreign" && strings.Contains(why.Message, "secret-name") {
 				t.Errorf("got %+v, want %q", why, test.want)
 			}
-			keep, remove := own.decideEnd(app)
-			if deletes := test.want == ""; (len(remove) == 1) != deletes || (len(keep) == 1) != (test.want == fleet.ReasonPruneBlocked) {
-				t.Errorf("the end keeps %v and deletes %v", keep, remove)
+			end := own.decideEnd(app)
+			if deletes := test.want == ""; (len(end.remove) == 1) != deletes || (len(end.keep) == 1) != (test.want == fleet.ReasonPruneBlocked) {
+				t.Errorf("the end is %+v", end)
 			}
 		})
 	}

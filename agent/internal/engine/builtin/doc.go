@@ -64,6 +64,10 @@
 // over again without adopt, so that deleting and creating a deployment works. For every other deployment they are foreign
 // objects.
 //
+// A tombstone with HoldProtected holds protected kinds instead, like a bundle that they have left: the target is OutOfSync
+// until a user confirms their deletion, or until a later version releases them. Objects that an annotation keeps are
+// released after that, so that no confirmed Namespace takes one with it.
+//
 // # Detaching a target
 //
 // A detached target releases every object in the same way, deletes none, removes its inventory last and is forgotten. Until

@@ -3,11 +3,13 @@ package builtin
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/agent/internal/inventory"
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/manifest"
 )
 
 // holdLeaving marks an object that the desired version does not name, if that version prunes nothing because the server has
@@ -61,6 +63,15 @@ func (t *target) desiredCount() int {
 	return n
 }
 
+// holdsProtected reports whether a tombstone still holds an object of a protected kind. Until it does not, nothing is
+// released: a Namespace whose deletion is confirmed later must not take an object with it that an annotation keeps, and
+// the engine does not know objects any more that it has released.
+func (t *target) holdsProtected() bool {
+	return t.work.desired.State.HoldProtected && slices.ContainsFunc(t.order, func(o *object) bool {
+		return o.leaving != nil && manifest.IsProtected(o.ref) && o.deletable()
+	})
+}
+
 // heldNote summarizes what waits for a confirmation; "" when nothing does.
 func (n tally) heldNote() string {
 	switch n.held {
@@ -70,6 +81,14 @@ func (n tally) heldNote() string {
 		return "1 object has left the source and is held until its deletion is confirmed"
 	}
 	return fmt.Sprintf("%d objects have left the source and are held until their deletion is confirmed", n.held)
+}
+
+// heldAtEnd summarizes what a tombstone holds.
+func (n tally) heldAtEnd() string {
+	if n.held == 1 {
+		return "the deployment is deleted, except for 1 object that is held until its deletion is confirmed"
+	}
+	return fmt.Sprintf("the deployment is deleted, except for %d objects that are held until their deletion is confirmed", n.held)
 }
 
 // release is an object that was kept when its deployment was deleted, and why.
@@ -102,5 +121,9 @@ func (t *target) reportHeld(s engine.Status) {
 		return
 	}
 	t.out.heldVersion = s.Observed.Version
-	t.event(fleet.EventWarning, fleet.ReasonPruneHeld, nil, fmt.Sprintf("%d objects are as desired; %s: kedge deploy prunes %s", t.desiredCount()-n.changed, n.heldNote(), t.work.desired.Deployment))
+	note := fmt.Sprintf("%d objects are as desired; %s", t.desiredCount()-n.changed, n.heldNote())
+	if t.work.desired.State.Tombstone {
+		note = n.heldAtEnd()
+	}
+	t.event(fleet.EventWarning, fleet.ReasonPruneHeld, nil, note+": kedge deploy prunes "+t.work.desired.Deployment)
 }

@@ -118,7 +118,7 @@ func (t *target) plan(s progress) ([]*object, inventory.Plan) {
 		Whole: state.Tombstone || t.work.whole,
 		Prune: state.Tombstone || state.Policy.Prune, AllowEmpty: state.Tombstone || state.Policy.AllowEmpty,
 		Hold: state.HoldPrune, Unsettled: s.failed, Damaged: t.inv.inventory.Damaged(), Pending: t.engine.isPending(),
-		Consent: state.Consent, Tombstone: state.Tombstone, Limit: state.Policy.PruneLimit,
+		Consent: state.Consent, Tombstone: state.Tombstone, HoldProtected: state.HoldProtected, Limit: state.Policy.PruneLimit,
 		Total: t.inv.base, Desired: desired, Gone: sizeOfChange(gone), Confirmed: state.Confirmed,
 	})
 }
@@ -173,7 +173,8 @@ func (t *target) removeLast(now time.Time, remove []*object) {
 	}
 }
 
-// keep keeps a leaving object. A protected one is released when the deployment is deleted.
+// keep keeps a leaving object. A protected one is released when the deployment is deleted, unless the tombstone holds
+// protected kinds.
 func (t *target) keep(o *object, why fleet.Cause, protected bool) {
 	if o.phase == phaseRemoving {
 		return
@@ -186,7 +187,7 @@ func (t *target) keep(o *object, why fleet.Cause, protected bool) {
 		return
 	}
 	switch {
-	case t.work.desired.State.Tombstone && protected && !t.engine.isPending():
+	case t.work.desired.State.Tombstone && protected && !t.engine.isPending() && !t.holdsProtected():
 		t.startRemove(o, kube.IntentRelease)
 	case !o.live.known:
 		t.startRemove(o, kube.IntentCheck) // not seen since a restart: it may be gone

@@ -80,6 +80,8 @@ func (t *target) settledSummary(n tally, objects []fleet.ObjectStatus) (state fl
 		return fleet.SyncFailed, fleet.ReasonInventoryDamaged, []string{"the inventory cannot be read: ConfigMap " + damaged[0]}
 	case tomb && !t.firstRefusal().IsZero():
 		return fleet.SyncFailed, t.firstRefusal().Reason, nil
+	case tomb && n.held > 0 && n.syncing == 0 && t.work.desired.State.HoldProtected:
+		return fleet.SyncOutOfSync, fleet.ReasonPruneHeld, []string{n.heldAtEnd()}
 	case tomb, n.syncing > 0:
 		return fleet.SyncSyncing, cmp.Or(n.progress.Reason, fleet.ReasonPruning), []string{t.waitingFor()}
 	case t.work.offlineCopy != nil && !t.offlineCopyDone(), t.recovers():

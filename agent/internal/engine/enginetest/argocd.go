@@ -186,6 +186,7 @@ var SkippedWithArgoCD = map[string]string{
 	"says nothing of pods that it may not read, and fails nothing":                                                     skipPods,
 	"says why a workload has no pods at all":                                                                           skipPods,
 	"says why the pods of a workload are not scheduled":                                                                skipPods,
+	"ends a deleted deployment whose held object somebody deletes":                                                     skipReading,
 	"keeps a confirmed Namespace while another agent has something in it":                                              skipReading,
 	"keeps a confirmed Namespace while another deployment has something in it":                                         skipReading,
 	"keeps a confirmed Namespace while it cannot be told what is in it":                                                skipReading,

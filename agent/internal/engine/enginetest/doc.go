@@ -41,7 +41,7 @@ type Harness struct {
 // Run runs every case.
 func Run(t *testing.T, h Harness) {
 	all := slices.Concat(applyCases, bulkCases, waveCases, policyCases, dryRunCases, driftModeCases, pruneCases, pruneGuardCases,
-		tombstoneCases, detachCases, detachCrashCases, limitCases, kindFilterCases, ownerCases, impersonationCases, accountDiffCases, driftCases, paceCases,
+		tombstoneCases, tombstoneHoldCases, detachCases, detachCrashCases, limitCases, kindFilterCases, ownerCases, impersonationCases, accountDiffCases, driftCases, paceCases,
 		failureCases, installationCases, admissionCases, webhookCases, kindCases, customHealthCases, unreadyCases, createNamespaceCases, ownershipCases, moveCases, handOverCases, replicaCases, reenrollCases, recoveryCases, keepMarkCases, finishedCases, renamedCases, crashCases,
 		crashAgainCases, faultCases, listFaultCases, outageCases, sourceCases, keepCases, randomCases)
 	if unknown := h.unknown(all); len(unknown) > 0 {

@@ -18,7 +18,7 @@ const targetColumns = `SELECT t.id, t.tenant_id, t.deployment_id, t.deployment_n
 		t.desired_force_conflicts, t.desired_replace_objects, t.desired_dry_run, t.desired_drift, t.desired_ignore_fields,
 		t.desired_service_account, t.desired_propagation, t.desired_prune_timeout, t.desired_ready_timeout,
 		t.desired_prune_limit_objects, t.desired_prune_limit_percent,
-		t.desired_hold_prune, t.desired_consent, t.desired_confirmed, t.desired_hand_overs, t.desired_tombstone, t.desired_detached, t.desired_source,
+		t.desired_hold_prune, t.desired_consent, t.desired_confirmed, t.desired_hand_overs, t.desired_tombstone, t.desired_detached, t.desired_source, t.desired_hold_protected,
 		t.observed_epoch, t.observed_generation, t.observed_digest, t.observed_sync, t.observed_health,
 		t.observed_as_of, t.observed_message, t.desired_create_namespace, t.observed_reason, t.observed_sync_at, t.observed_health_at
 	FROM targets t `
@@ -29,7 +29,7 @@ func scanTarget(row Row) (fleet.Target, error) {
 	err := row.Scan(slices.Concat([]any{&t.ID, &t.TenantID, &t.DeploymentID, &t.DeploymentName, &t.AgentTenant, &t.AgentID, &t.AgentName,
 		&t.GrantID, &t.Variant, &t.VariantError, listInto(&t.Kinds.Include), listInto(&t.Kinds.Exclude), &t.KindError, timeInto(&t.DetachedAt), &t.DetachedWhy, &t.LeftIn,
 		&d.Epoch, &d.Generation, &d.Digest, &d.Commit, &d.Namespace,
-	}, policyInto(&d.Policy), []any{&d.HoldPrune, &d.Consent, listInto(&d.Confirmed), handOversInto(&d.HandOvers), &d.Tombstone, &d.Detached, &d.SourceRevision,
+	}, policyInto(&d.Policy), []any{&d.HoldPrune, &d.Consent, listInto(&d.Confirmed), handOversInto(&d.HandOvers), &d.Tombstone, &d.Detached, &d.SourceRevision, &d.HoldProtected,
 		&o.Epoch, &o.Generation, &o.Digest, &o.Sync, &o.Health, timeInto(&o.AsOf), &o.Message, &d.Policy.CreateNamespace,
 		&o.Reason, timeInto(&t.SyncSince), timeInto(&t.HealthSince),
 	})...)

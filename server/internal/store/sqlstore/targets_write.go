@@ -30,14 +30,14 @@ func (s targets) Create(ctx context.Context, t fleet.Target) error {
 			desired_force_conflicts, desired_replace_objects, desired_dry_run, desired_drift, desired_ignore_fields,
 			desired_service_account, desired_propagation, desired_prune_timeout, desired_ready_timeout,
 			desired_prune_limit_objects, desired_prune_limit_percent,
-			desired_hold_prune, desired_consent, desired_confirmed, desired_hand_overs, desired_tombstone, desired_detached, desired_source,
+			desired_hold_prune, desired_consent, desired_confirmed, desired_hand_overs, desired_tombstone, desired_detached, desired_source, desired_hold_protected,
 			observed_epoch, observed_generation, observed_digest, observed_sync, observed_health, observed_as_of, observed_message, desired_create_namespace, observed_reason,
 			included_kinds, excluded_kinds, kind_error)
 		VALUES ($1, $2, $3, $4, COALESCE((SELECT x.name FROM deployments x WHERE x.tenant_id = $1 AND x.id = $2), ''),
 			$5, $6, CASE WHEN $7 <> '' THEN $7 ELSE COALESCE((SELECT x.name FROM agents x WHERE x.tenant_id = $1 AND x.id = $6), '') END,
 			$8, $9, $10, $11, $12, `+newestOf+`,
 			$13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30, $31,
-			$32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52)
+			$32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42, $43, $44, $45, $46, $47, $48, $49, $50, $51, $52, $53)
 		ON CONFLICT DO NOTHING`,
 		slices.Concat([]any{
 			string(t.TenantID), string(t.DeploymentID), t.Variant, string(t.ID),
@@ -59,7 +59,7 @@ func desiredValues(d fleet.Desired) []any {
 	return slices.Concat(
 		[]any{d.Epoch, d.Generation, nullable(d.Digest), d.Commit, d.Namespace},
 		policyValues(d.Policy),
-		[]any{d.HoldPrune, d.Consent, textList(d.Confirmed), handOverText(d.HandOvers), d.Tombstone, d.Detached, d.SourceRevision})
+		[]any{d.HoldPrune, d.Consent, textList(d.Confirmed), handOverText(d.HandOvers), d.Tombstone, d.Detached, d.SourceRevision, d.HoldProtected})
 }
 
 func (s targets) SetDesired(ctx context.Context, tenant fleet.TenantID, id fleet.TargetID, d fleet.Desired) error {
@@ -70,7 +70,8 @@ func (s targets) SetDesired(ctx context.Context, tenant fleet.TenantID, id fleet
 			desired_dry_run = $15, desired_drift = $16, desired_ignore_fields = $17, desired_service_account = $18,
 			desired_propagation = $19, desired_prune_timeout = $20, desired_ready_timeout = $21, desired_prune_limit_objects = $22,
 			desired_prune_limit_percent = $23, desired_hold_prune = $24, desired_consent = $25, desired_confirmed = $26,
-			desired_hand_overs = $27, desired_tombstone = $28, desired_detached = $29, desired_source = $30, desired_create_namespace = $31
+			desired_hand_overs = $27, desired_tombstone = $28, desired_detached = $29, desired_source = $30, desired_hold_protected = $31,
+			desired_create_namespace = $32
 		WHERE tenant_id = $1 AND id = $2 `+ofTarget, append(desiredValues(d), d.Policy.CreateNamespace)...)
 	if err != nil {
 		return fmt.Errorf("setting the desired state of target %q: %w", id, err)

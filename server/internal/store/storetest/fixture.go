@@ -246,7 +246,7 @@ func newTarget(w *world, d fleet.Deployment, a fleet.Agent) fleet.Target {
 		Variant: "v1", VariantError: "no label", Kinds: fleet.KindFilter{Include: []string{"Lease.*"}, Exclude: []string{"*.apps", "Secret"}}, KindError: "Secret shop/b", DetachedAt: at(8), DetachedWhy: "relabelled", LeftIn: "uid-left",
 		Desired: fleet.Desired{
 			Version: fleet.Version{Epoch: 1, Generation: 3}, Digest: w.bundle.Digest, Commit: "c0ffee", Namespace: "shop",
-			Policy: wholePolicy(), SourceRevision: 2, HoldPrune: true, Consent: true, Confirmed: []string{"Deployment.apps shop/web", "Namespace old"}, Detached: true,
+			Policy: wholePolicy(), SourceRevision: 2, HoldPrune: true, HoldProtected: true, Consent: true, Confirmed: []string{"Deployment.apps shop/web", "Namespace old"}, Detached: true,
 			HandOvers: []fleet.HandOver{
 				{Reason: fleet.ReasonHandOverPending, To: "dep-taker", Deployment: "taker", Objects: []string{"ConfigMap shop/a", "Secret shop/b"}},
 				{Reason: fleet.ReasonCommitNotEvaluated, Repository: "repo-1"},

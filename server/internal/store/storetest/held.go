@@ -99,7 +99,41 @@ func heldAreListed(t *testing.T, s store.Store) {
 		w.target.ID: {Deployment: w.deployment.ID, Target: w.target.ID, Count: 1},
 		foreign.ID:  {Deployment: other.ID, Target: foreign.ID, Count: 1},
 	})
+	same(t, "held by a tombstone that releases", tombstoned(t, s, w, false), nil)
+	same(t, "held by a tombstone until it is confirmed", tombstoned(t, s, w, true), []store.HeldCount{{Deployment: w.deployment.ID, Target: w.target.ID, Count: 1}})
+	same(t, "held by deployment, with a tombstone", heldCounts(10), byDeployment)
 	first.DetachedAt = at(50)
 	update(t, s, func(ctx context.Context, tx store.Tx) error { return tx.Targets().SetPlace(ctx, first) })
 	same(t, "objects by kind of attached targets", counts(), []store.KindCount{{Kind: "Namespace", Objects: 1}, {Kind: "Service", Objects: 1}})
+}
+
+// tombstoned makes a tombstone of the target of a world, and returns what it holds.
+func tombstoned(t *testing.T, s store.Store, w *world, hold bool) (out []store.HeldCount) {
+	desired := w.target.Desired
+	desired.Tombstone, desired.HoldProtected, desired.Detached = true, hold, false
+	update(t, s, func(ctx context.Context, tx store.Tx) error {
+		return tx.Targets().SetDesired(ctx, w.tenant.ID, w.target.ID, desired)
+	})
+	counts := read(t, s, func(ctx context.Context, tx store.Tx) ([]store.HeldCount, error) {
+		return tx.Targets().CountHeld(ctx, w.tenant.ID, []fleet.DeploymentID{w.deployment.ID})
+	})
+	listed := 0
+	for _, h := range read(t, s, func(ctx context.Context, tx store.Tx) ([]store.HeldDeployment, error) {
+		return tx.Targets().HeldByDeployment(ctx, w.tenant.ID, 10)
+	}) {
+		if h.Deployment == w.deployment.ID {
+			listed = h.Objects
+		}
+	}
+	total := 0
+	for _, n := range counts {
+		total += n.Count
+		if n.Target == w.target.ID {
+			out = append(out, n)
+		}
+	}
+	if listed != total {
+		t.Errorf("%d are listed by deployment, and %d are counted", listed, total)
+	}
+	return out
 }

@@ -700,6 +700,7 @@ CREATE TABLE targets (
     desired_confirmed           TEXT COLLATE "C" NOT NULL,
     desired_hand_overs          TEXT COLLATE "C" NOT NULL,
     desired_tombstone           BOOLEAN          NOT NULL,
+    desired_hold_protected      BOOLEAN          NOT NULL,
     desired_detached            BOOLEAN          NOT NULL,
     desired_source              BIGINT           NOT NULL,
     observed_epoch              BIGINT           NOT NULL,

@@ -698,6 +698,7 @@ CREATE TABLE targets (
     desired_confirmed           TEXT    NOT NULL,
     desired_hand_overs          TEXT    NOT NULL,
     desired_tombstone           INTEGER NOT NULL CHECK (desired_tombstone IN (0, 1)),
+    desired_hold_protected      INTEGER NOT NULL CHECK (desired_hold_protected IN (0, 1)),
     desired_detached            INTEGER NOT NULL CHECK (desired_detached IN (0, 1)),
     desired_source              INTEGER NOT NULL,
     observed_epoch              INTEGER NOT NULL,

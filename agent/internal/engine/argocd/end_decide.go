@@ -1,0 +1,125 @@
+package argocd
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kedge-dev/kedge/agent/internal/inventory"
+	"github.com/kedge-dev/kedge/internal/fleet"
+)
+
+// endDecision is what becomes of the objects of a target that is deleted. Objects that others take over are in no list.
+type endDecision struct {
+	remove []fleet.ObjectRef
+	held   []fleet.ObjectStatus // they stay until their deletion is confirmed, and so does the Application
+	keep   []fleet.ObjectStatus // they stay, and are not managed any more when the Application is gone
+}
+
+// decideEnd decides on every object of a target that is deleted.
+func (t *target) decideEnd(app *application) (out endDecision) {
+	state := t.work.State
+	plan := inventory.NewPlan(inventory.Policy{
+		Whole: true, Prune: true, AllowEmpty: true, Tombstone: true, HoldProtected: state.HoldProtected,
+		Consent: state.Consent, Hold: state.HoldPrune, Confirmed: state.Confirmed,
+	})
+	holds, unreadable := app.held()
+	for _, r := range app.objects() {
+		ref := r.ref()
+		hold := holds[ref.String()]
+		if unreadable {
+			hold = inventory.HeldAfterRecovery
+		}
+		why, held := t.keeps(app, ref), false
+		if why.IsZero() {
+			decision := plan.Decide(ref, hold)
+			why, held = decision.Cause, state.HoldProtected && decision.Confirmable && !decision.Protected
+		}
+		if isDefinition(ref) && (held || why.IsZero()) {
+			why, held = fleet.Cause{Reason: fleet.ReasonProtectedKind, Message: "Argo CD never deletes a CustomResourceDefinition: delete it with kubectl"}, false
+		}
+		status := fleet.ObjectStatus{ObjectRef: ref, Sync: fleet.SyncDetached, Health: fleet.HealthUnknown, Reason: why.Reason, Message: why.Message}
+		switch {
+		case why.IsZero():
+			out.remove = append(out.remove, ref)
+		case why.Reason == fleet.ReasonHandOverPending:
+		case held:
+			out.held = append(out.held, heldAtEnd(ref, why))
+		default:
+			out.keep = append(out.keep, status)
+		}
+	}
+	for _, o := range t.unlisted(app, holds) {
+		o.Sync, o.Message = fleet.SyncDetached, t.engine.config().kinds.Refusal(o.ObjectRef)
+		out.keep = append(out.keep, o)
+	}
+	t.holdOccupied(app, &out)
+	return out
+}
+
+func isDefinition(ref fleet.ObjectRef) bool {
+	return ref.Kind == "CustomResourceDefinition" && ref.Group == "apiextensions.k8s.io"
+}
+
+func heldAtEnd(ref fleet.ObjectRef, why fleet.Cause) fleet.ObjectStatus {
+	return fleet.ObjectStatus{ObjectRef: ref, Sync: fleet.SyncHeld, Health: fleet.HealthUnknown, Reason: why.Reason, Message: "its deployment is deleted; held: " + why.Message}
+}
+
+// holdOccupied keeps a confirmed Namespace while something of this agent stays in it, which would be deleted with it.
+func (t *target) holdOccupied(app *application, end *endDecision) {
+	going := map[string]bool{}
+	for _, ref := range end.remove {
+		going[ref.String()] = true
+	}
+	end.remove = slices.DeleteFunc(end.remove, func(ref fleet.ObjectRef) bool {
+		if ref.Kind != "Namespace" || ref.Group != "" {
+			return false
+		}
+		occupant := t.occupant(app, going, end.keep, ref.Name)
+		if occupant == "" {
+			return false
+		}
+		end.held = append(end.held, heldAtEnd(ref, fleet.Cause{Reason: fleet.ReasonNotEmpty, Message: occupant + " is kept in it"}))
+		return true
+	})
+}
+
+// occupant names something of this agent that stays in a namespace; "" if there is nothing.
+func (t *target) occupant(app *application, going map[string]bool, keep []fleet.ObjectStatus, namespace string) string {
+	for _, r := range app.objects() {
+		if r.Namespace == namespace && !going[r.ref().String()] {
+			return r.ref().String()
+		}
+	}
+	for _, o := range keep {
+		if o.Namespace == namespace {
+			return o.String()
+		}
+	}
+	for _, name := range app.list(annotationKept) { // Argo CD may not list it now
+		if objectOf(name).Namespace == namespace {
+			return name
+		}
+	}
+	t.waitsForOthers.Store(true) // before the Applications of the others are read
+	for _, other := range t.engine.cache.others(app) {
+		if other.environment() == app.environment() && slices.Contains(other.list(annotationNamespaces), namespace) {
+			return fmt.Sprintf("an object of Application %q", other.raw.GetName())
+		}
+	}
+	return ""
+}
+
+// awaitConfirmation describes a target that ends after a user has confirmed deletions.
+func (t *target) awaitConfirmation(app *application, end endDecision) (out outcome, wait bool) {
+	if len(end.held) == 0 {
+		return outcome{}, false
+	}
+	var held []string
+	for _, o := range end.held {
+		held = append(held, o.String())
+	}
+	status := syncing(fleet.ReasonPruneHeld, fmt.Sprintf("the deployment is deleted, except for %d objects that are held until their deletion is confirmed: %s", len(held), listed(held)))
+	status.Observed.Sync = fleet.SyncOutOfSync
+	status.Objects = append(end.held, t.awaited(app)...)
+	return outcome{status: status}, true
+}
