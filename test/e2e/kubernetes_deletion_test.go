@@ -285,17 +285,9 @@ func databaseBeforeEdit(t *testing.T, tenant *crTenant) {
 func finalizerWaits(t *testing.T, tenant *crTenant) {
 	d := tenant.deployment("kept", "kept")
 	d.Finalizers = []string{v1alpha1.ResourcesFinalizer}
-	commit := tenant.repo.push(t, map[string]string{
-		"kept/cm.yaml":  configMap(tenant.target, "cm-kept", "1"),
-		"kept/pvc.yaml": fmt.Sprintf("apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data, namespace: %s}\nspec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}\n", tenant.target),
-	})
+	commit := tenant.repo.push(t, map[string]string{"kept/cm.yaml": configMap(tenant.target, "cm-kept", "1")})
 	tenant.create(t, d)
-	tenant.await(t, d.Name, d, func() error {
-		if d.Status.Sync.Status != "Synced" || d.Status.Sync.Revision != commit || len(d.Status.Resources) != 2 {
-			return fmt.Errorf("not synced: %+v", d.Status)
-		}
-		return nil
-	})
+	tenant.awaitSynced(t, d, commit)
 	if err := tenant.agent.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -309,6 +301,4 @@ func finalizerWaits(t *testing.T, tenant *crTenant) {
 	tenant.agent.run(tenant.owner)
 	tenant.awaitGone(t, d.Name, d)
 	tenant.has(t, "map[]")
-	tenant.cluster.Kubectl(t, "-n", tenant.target, "get", "persistentvolumeclaim", "data")
-	tenant.event(t, "TargetDeleted", "PersistentVolumeClaim "+tenant.target+"/data")
 }

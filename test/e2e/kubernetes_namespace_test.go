@@ -63,11 +63,9 @@ func definitionsDeleted(t *testing.T, tenant *crTenant, down bool) {
 
 func namespaceDeleted(t *testing.T, tenant *crTenant) {
 	tenant.deploy(t, "all")
-	other := tenant.deployment("finalized", "finalized")
-	other.Finalizers = []string{v1alpha1.ResourcesFinalizer}
-	tenant.repo.push(t, map[string]string{"finalized/cm.yaml": configMap(tenant.target, "cm-finalized", "1")})
-	tenant.create(t, other)
-	tenant.awaitSynced(t, other, "")
+	other := tenant.deployWithClaim(t, "finalized")
+	held := tenant.deployWithClaim(t, "held")
+	tenant.deleteHeld(t, held, "PersistentVolumeClaim "+tenant.target+"/data-held")
 	if err := tenant.agent.Stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -84,13 +82,15 @@ func namespaceDeleted(t *testing.T, tenant *crTenant) {
 	})
 	tenant.agent.run(tenant.owner)
 	tenant.has(t, "map[]")
-	testkit.Eventually(t, patience, func(ctx context.Context) error {
+	// The server looks at a namespace with held objects every minute.
+	testkit.Eventually(t, 2*patience, func(ctx context.Context) error {
 		err := tenant.Get(ctx, types.NamespacedName{Name: tenant.ns}, &corev1.Namespace{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
 		return errors.Join(errors.New("the namespace still exists"), err)
 	})
+	tenant.claims(t, "data-finalized data-held")
 
 	// The namespace with the same name is another tenant.
 	tenant.create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenant.ns}})
