@@ -13,7 +13,7 @@ const (
 	// as soon as it has recorded the deletion.
 	ServerFinalizer = "gitops.kedge.dev/server"
 	// ResourcesFinalizer can be set by users on a GitOpsDeployment: then the resource stays until every object that it
-	// deployed is deleted.
+	// deployed is deleted. Objects of protected kinds are held until a user confirms their deletion.
 	ResourcesFinalizer = "resources-finalizer.gitops.kedge.dev"
 	// AcceptRewound is an annotation that accepts a resource that is older than the spec in force. Its value is
 	// metadata.generation of the resource.

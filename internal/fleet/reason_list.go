@@ -277,7 +277,7 @@ var reasonGroups = []ReasonGroup{
 		{ReasonSecretInvalid, "The Secret lacks a key, or its content cannot be used.", "Correct the Secret as the message says."},
 		{ReasonTokenRefused, "The registration token is too weak, or it is or was used by another agent.", "Generate another token and store it in both Secrets."},
 		{ReasonInUse, "The resource is deleted when nothing uses it any more.", "Delete or move the resources that the message names."},
-		{ReasonDeletionHeld, "The deployment is deleted except for objects of protected kinds, which stay until you confirm their deletion.", "Confirm the deletion with kedge deploy prunes, or delete the objects with kubectl."},
+		{ReasonDeletionHeld, "The deployment is deleted except for objects of protected kinds, which stay until you confirm their deletion.", "Confirm the deletion with kedge deploy confirm-prune, or remove the finalizer resources-finalizer.gitops.kedge.dev to keep the objects unmanaged."},
 		{ReasonStoredForDeletion, "The server did not have the deployment of a resource that is being deleted, probably because its database was restored from a backup. It stored the deployment again and deletes its objects as soon as the agents manage them again.", "Wait. If the deployment does not become Synced, delete its objects with kubectl, and remove the finalizers of the resource."},
 		{ReasonDeploymentNotFound, "The namespace has no GitOpsDeployment of this name yet.", "Create the GitOpsDeployment, or correct the name."},
 		{ReasonCredentialAccepted, "The Git server accepted the credential.", "No action is needed."},
