@@ -12,9 +12,16 @@ func TestKindFilterIsSetAndRemoved(t *testing.T) {
 	const path = "PATCH /api/v1/tenants/default/agents/prod"
 	for args, want := range map[string]string{
 		"--exclude-kind Secret,*.apps --include-kind Deployment.apps": `{"kindFilter":{"include":["Deployment.apps"],"exclude":["Secret","*.apps"]}}`,
-		"--exclude-kind=": `{"kindFilter":{}}`,
+		"--exclude-kind=":                         `{"kindFilter":{}}`,
+		"--engine-instance":                       `{"engineInstance":true}`,
+		"--engine-instance=false":                 `{"engineInstance":false}`,
+		"--engine-instance --exclude-kind Secret": `{"engineInstance":true,"kindFilter":{"exclude":["Secret"]}}`,
 	} {
-		if r := run(t, env, "", append([]string{"agent", "set", "prod"}, strings.Fields(args)...)...); r.code != 0 || !strings.Contains(r.out+r.err, "No object is deleted") {
+		says := "No object is deleted"
+		if strings.HasPrefix(args, "--engine-instance") {
+			says = "kedge agent manifest prod"
+		}
+		if r := run(t, env, "", append([]string{"agent", "set", "prod"}, strings.Fields(args)...)...); r.code != 0 || !strings.Contains(r.out+r.err, says) {
 			t.Errorf("kedge agent set prod %s: %s", args, r)
 		}
 		s.set(func(s *server) {

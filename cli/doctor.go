@@ -16,8 +16,8 @@ func (a *app) doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
 		Short: "Check the login, versions, agents, repositories and deployments for problems",
-		Long: "Checks a tenant for problems: version skew, agents that are disconnected or never connected, configuration files and repositories that\n" +
-			"cannot be read, and deployments that have failed, drifted or hold deletions. Notices name deliberate states: a frozen fleet, suspended\n" +
+		Long: "Checks a tenant for problems: version skew, agents that are disconnected or never connected, push environments that are not ready,\n" +
+			"configuration files and repositories that cannot be read, and deployments that have failed, drifted or hold deletions. Notices name deliberate states: a frozen fleet, suspended\n" +
 			"environments and pinned deployments. The exit code is 1 if there is a problem.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -30,13 +30,15 @@ func (a *app) doctorCommand() *cobra.Command {
 	}
 }
 
-// parts are what doctor looks at, in the order in which it tells of it, with what it says when nothing is wrong.
+// parts are what doctor looks at, in the order in which it tells of it, with what it says when nothing is wrong;
+// nil for nothing.
 var parts = []struct {
 	name string
 	good func(apiv1.Diagnosis) string
 }{
 	{"fleet", func(apiv1.Diagnosis) string { return "nothing is frozen or suspended" }},
 	{"agents", func(d apiv1.Diagnosis) string { return fmt.Sprintf("%d, all connected", d.Agents) }},
+	{"environments", nil}, // only listed if a push environment has a problem
 	{"repositories", func(d apiv1.Diagnosis) string { return fmt.Sprintf("%d, all can be read", d.Repositories) }},
 	{"deployments", func(d apiv1.Diagnosis) string {
 		return fmt.Sprintf("%d, none has failed, drifted or waits for you", d.Deployments)
@@ -54,7 +56,7 @@ func (a *app) examine(ctx context.Context, c *client.Client) error {
 	}
 	for _, part := range parts {
 		found := slices.DeleteFunc(slices.Clone(d.Findings), func(f apiv1.Finding) bool { return f.Part != part.name })
-		if len(found) == 0 {
+		if len(found) == 0 && part.good != nil {
 			a.diagnosed("ok", part.name, part.good(d), "")
 		}
 		for _, f := range found {

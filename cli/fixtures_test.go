@@ -133,6 +133,7 @@ func diagnosis() apiv1.Diagnosis {
 		{Part: "fleet", Severity: "notice", Reason: "FleetFrozen", Message: "the whole fleet is suspended by ann since 2026-11-15T12:00:00Z: the freeze of december: nothing new is sent", Next: "kedge fleet unfreeze, as a fleet admin"},
 		{Part: "agents", Severity: "problem", Reason: "AgentNeverConnected", Subject: "new", Message: "never connected", Next: "kubectl -n kedge-agent-new logs deployment/kedge-agent, in its cluster"},
 		{Part: "agents", Severity: "problem", Reason: "ConfigInvalid", Subject: "prod", Message: "its configuration is wrong", Next: "kedge agent config get prod lists every error; fix the file and push"},
+		{Part: "environments", Severity: "problem", Reason: "EndpointUnauthorized", Subject: "customer", Message: "is not ready (EndpointUnauthorized): 401", Next: "Replace the token or the client certificate in the kubeconfig."},
 		{Part: "deployments", Severity: "problem", Reason: "PruneHeld", Subject: "web", Message: "12 objects left its source\nand are kept", Next: "kedge deploy prunes web"},
 	}}
 }

@@ -11,7 +11,7 @@ type Diagnosis struct {
 
 // Finding is a problem or a notice.
 type Finding struct {
-	Part     string `json:"part" enum:"fleet,agents,repositories,deployments"`
+	Part     string `json:"part" enum:"fleet,agents,environments,repositories,deployments"`
 	Severity string `json:"severity" enum:"problem,notice" doc:"A notice is an intended state, such as a suspension."`
 	Reason   string `json:"reason" doc:"Identifies the finding in one word; see docs/reasons.md."`
 	Subject  string `json:"subject,omitempty" doc:"Name of the affected resource."`

@@ -24,6 +24,7 @@ const (
 const (
 	PartFleet        = "fleet"
 	PartAgents       = "agents"
+	PartEnvironments = "environments"
 	PartRepositories = "repositories"
 	PartDeployments  = "deployments"
 )
@@ -71,7 +72,7 @@ func (s *Service) Diagnose(ctx context.Context, p auth.Principal, tenant string)
 			return err
 		}
 		e = examiner{svc: s, tx: tx, tenant: t}
-		for _, examine := range []func(context.Context) error{e.suspensions, e.agents, e.repositories, e.deployments} {
+		for _, examine := range []func(context.Context) error{e.suspensions, e.agents, e.pushEnvironments, e.repositories, e.deployments} {
 			if err := examine(ctx); err != nil {
 				return err
 			}

@@ -138,6 +138,9 @@ func (s *Service) updatePush(ctx context.Context, tx store.Tx, p auth.Principal,
 			return &KubeconfigError{Reason: fleet.ReasonKubeconfigMissing, err: errors.New("another URL needs its kubeconfig")}
 		}
 	}
+	if err := nothingOutside(ctx, tx, env, push); err != nil {
+		return err
+	}
 	rotated, err := s.rotatePush(ctx, tx, env, push, *req.Push)
 	if err != nil {
 		return err

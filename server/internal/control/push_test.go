@@ -8,6 +8,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -149,5 +150,101 @@ func TestPushEnvironmentsRefuseMistakes(t *testing.T) {
 	}
 	if _, err := d.Environment(d.ctx, root, "default", "customer"); err == nil {
 		t.Error("an environment was stored")
+	}
+}
+
+// pushed creates a push environment "customer" on the engine instance hub, which is connected, and a deployment "web" in it.
+func pushed(t *testing.T) (*fixture, fleet.Agent) {
+	t.Helper()
+	d := newFixture(t)
+	made, err := d.EnrollAgent(d.ctx, root, "default", control.EnrollAgent{Name: "hub", EngineNamespace: "argocd", Instance: true})
+	ok(t, err)
+	_, err = d.CreateEnvironment(d.ctx, root, "default", control.CreateEnvironment{Name: "customer", Push: pushWith("token")})
+	ok(t, err)
+	d.deploy(t, "default", "web", "customer")
+	d.render(t, "default", "web", "1")
+	return d, made.Agent
+}
+
+func (d *fixture) narrow(clusterResources bool, namespaces ...string) error {
+	push := pushWith("token")
+	push.Namespaces, push.ClusterResources = namespaces, clusterResources
+	_, err := d.UpdateEnvironment(d.ctx, root, "default", "customer", control.UpdateEnvironment{Push: push}, control.Match{})
+	return err
+}
+
+// covers: E5, A6 (objects outside of an environment would neither be managed nor held)
+func TestAPushEnvironmentIsNotNarrowedWhileObjectsAreOutside(t *testing.T) {
+	t.Parallel()
+	d, hub := pushed(t)
+	wantConflict(t, d.narrow(false, "shop"), `"web" (its objects are not reported yet)`)
+	target := d.targets(t, "default", "web")["hub"]
+	report := func(refs ...fleet.ObjectRef) {
+		t.Helper()
+		objects := make([]fleet.ObjectStatus, 0, len(refs))
+		for _, ref := range refs {
+			objects = append(objects, fleet.ObjectStatus{ObjectRef: ref, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent})
+		}
+		ok(t, d.Report(d.ctx, []rollout.AgentReports{{Agent: hub, Reports: []store.Report{{Target: target.ID, Full: true, Objects: objects, Observed: fleet.Observed{
+			Version: target.Desired.Version, Digest: target.Desired.Digest, Sync: fleet.SyncSynced, Health: fleet.HealthCurrent, AsOf: d.clock.Now(),
+		}}}}}))
+	}
+	inShop, inOther := fleet.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "a"}, fleet.ObjectRef{Version: "v1", Kind: "ConfigMap", Namespace: "other", Name: "b"}
+	namespace := fleet.ObjectRef{Version: "v1", Kind: "Namespace", Name: "shop"}
+	report(inShop, inOther)
+	wantConflict(t, d.narrow(true, "shop"), `"web" (ConfigMap other/b)`)
+	ok(t, d.narrow(false, "shop", "other"))
+	wantConflict(t, d.narrow(false, "shop"), `"web" (ConfigMap other/b)`)
+	if env, err := d.Environment(d.ctx, root, "default", "customer"); err != nil || fmt.Sprint(env.Push.Namespaces) != "[other shop]" {
+		t.Errorf("a refused change left %+v, %v", env.Push, err)
+	}
+	report(inShop)
+	ok(t, d.narrow(false, "shop"))
+	ok(t, d.narrow(true, "shop", "more")) // wider
+	report(inShop, namespace)
+	wantConflict(t, d.narrow(false, "shop", "more"), `"web" (Namespace shop)`)
+	ok(t, d.narrow(true, "shop"))
+	// An object that a tombstone has not deleted yet counts too.
+	report(inShop)
+	ok(t, result(d.DeleteDeployment(d.ctx, root, "default", "web", control.Match{})))
+	wantConflict(t, d.narrow(false, "elsewhere"), `"web"`)
+}
+
+// covers: O4 (doctor), E5
+func TestDiagnosisNamesPushEnvironmentsThatAreNotReady(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t)
+	env, err := d.CreateEnvironment(d.ctx, root, "default", control.CreateEnvironment{Name: "customer", Push: pushWith("token")})
+	ok(t, err)
+	want := func(severity control.Severity, reason fleet.Reason, next string) {
+		t.Helper()
+		found, err := d.Diagnose(d.ctx, root, "default")
+		ok(t, err)
+		for _, f := range found.Findings {
+			if f.Part != control.PartEnvironments {
+				continue
+			}
+			if f.Severity != severity || f.Reason != reason || f.Subject != "customer" || !strings.Contains(f.Message, string(reason)) || !strings.Contains(f.Next, next) {
+				t.Errorf("the finding is %+v, want %s %s with %q", f, severity, reason, next)
+			}
+			return
+		}
+		if reason != fleet.ReasonEndpointReady {
+			t.Errorf("there is no finding %s", reason)
+		}
+	}
+	want(control.SeverityProblem, fleet.ReasonNoEngineInstance, "kedge agent set NAME --engine-instance")
+	made, err := d.EnrollAgent(d.ctx, root, "default", control.EnrollAgent{Name: "hub", EngineNamespace: "argocd", Instance: true})
+	ok(t, err)
+	want(control.SeverityProblem, fleet.ReasonInstanceDisconnected, "kedge describe agent hub")
+	d.present(t, made.Agent)
+	want(control.SeverityNotice, fleet.ReasonEndpointNotChecked, "kedge describe env customer")
+	list, err := d.PushEnvironments(d.ctx, made.Agent)
+	ok(t, err)
+	for reason, next := range map[fleet.Reason]string{fleet.ReasonEndpointUnauthorized: "Replace the token", fleet.ReasonEndpointReady: ""} {
+		ok(t, d.EndpointsChecked(d.ctx, made.Agent, []fleet.EnvironmentCheck{{Environment: env.ID, EndpointCheck: fleet.EndpointCheck{
+			Revision: list[0].Revision, AsOf: d.clock.Now(), Cause: fleet.Cause{Reason: reason, Message: "401"},
+		}}}))
+		want(control.SeverityProblem, reason, next)
 	}
 }
