@@ -52,6 +52,17 @@ func filtersKinds(w *world) {
 	if o := find(s, "Service "+w.ns+"/svc"); o.Sync != fleet.SyncHeld || o.Reason != fleet.ReasonHeldByKindFilter || !w.exists("service", "svc") {
 		w.Fatalf("after the filter was widened: %s", describe(s))
 	}
+	// A confirmation deletes it, and ends the hold.
+	d := w.desired(w.repo.Head())
+	d.State.Confirmed = []string{"Service " + w.ns + "/svc"}
+	e.Set(d)
+	w.await("the confirmed deletion", func(s engine.Status) bool { return s.Observed.Sync == fleet.SyncSynced && len(s.Objects) == 1 })
+	w.eventually(func() error {
+		if left := w.cluster.Kubectl(w, "-n", w.argo.Namespace(), "get", "application", w.app(), "-o", `jsonpath={.metadata.annotations.kedge\.dev/held}`); left != "" || w.exists("service", "svc") {
+			return errors.New("the hold is " + left)
+		}
+		return nil
+	})
 	filter("", "Service")
 	// It comes back, and the filter is widened.
 	objects("ConfigMap a", "Service svc")

@@ -142,9 +142,10 @@ func (s settings) keeps(ref fleet.ObjectRef) fleet.Cause {
 	return fleet.Cause{}
 }
 
-// storeHolds writes the holds if they have changed. Holds of objects that are back in the source, or gone, end. An object that
-// a kind filter holds may exist although Argo CD does not list it: Argo CD sees only what its project allows.
-func (t *target) storeHolds(ctx context.Context, app *application, gone []fleet.ObjectRef, holds map[string]inventory.Hold) error {
+// remainingHolds returns the holds from now on. Holds of objects that are back in the source, or gone, end. An object that a
+// kind filter holds may exist although Argo CD does not list it: Argo CD sees only what its project allows, and may not have
+// seen a wider project yet. Such a hold ends when a user has confirmed the deletion of the object and the filter allows it.
+func (t *target) remainingHolds(app *application, gone []fleet.ObjectRef, holds map[string]inventory.Hold) map[string]inventory.Hold {
 	keep := map[string]inventory.Hold{}
 	for _, ref := range gone {
 		if hold := holds[ref.String()]; hold != "" {
@@ -153,11 +154,17 @@ func (t *target) storeHolds(ctx context.Context, app *application, gone []fleet.
 	}
 	before, _ := app.held()
 	for name, hold := range before {
-		if hold == inventory.HeldByKindFilter && !slices.Contains(t.work.Source.Objects, name) {
+		confirmed := slices.Contains(t.work.State.Confirmed, name) && t.engine.config().kinds.Refusal(objectOf(name)) == ""
+		if hold == inventory.HeldByKindFilter && !confirmed && !slices.Contains(t.work.Source.Objects, name) {
 			keep[name] = hold
 		}
 	}
-	text := holdsText(keep)
+	return keep
+}
+
+// storeHolds writes the holds if they have changed.
+func (t *target) storeHolds(ctx context.Context, app *application, gone []fleet.ObjectRef, holds map[string]inventory.Hold) error {
+	text := holdsText(t.remainingHolds(app, gone, holds))
 	if text == app.annotation(annotationHeld) {
 		return nil
 	}

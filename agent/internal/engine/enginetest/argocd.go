@@ -43,6 +43,7 @@ var SkippedWithArgoCD = map[string]string{
 	"applies a kind of the built-in exclusions only if its filter includes it":                                         skipKindFilter,
 	"deletes nothing of a kind that its filter came to exclude, and manages it again later":                            skipKindFilter,
 	"deletes nothing of an excluded kind with its deployment, until the filter allows it":                              skipReleased,
+	"ends the hold of its filter with a confirmation, and when the object is back in the source":                       skipKindFilter,
 	"neither corrects nor restores what its filter excludes":                                                           skipKindFilter,
 	"applies with the rights of the deployment's ServiceAccount and no more":                                           skipAccount,
 	"compares in a dry run with the rights of the deployment's ServiceAccount and no more":                             skipAccount,

@@ -17,6 +17,7 @@ var kindFilterCases = []testCase{
 	{"deletes nothing of a kind that its filter came to exclude, and manages it again later", filterExcludesLater},
 	{"deletes nothing of an excluded kind with its deployment, until the filter allows it", filterKeepsAtTheEnd},
 	{"neither corrects nor restores what its filter excludes", filterLeavesDrift},
+	{"ends the hold of its filter with a confirmation, and when the object is back in the source", filterHoldEnds},
 }
 
 var (
@@ -115,6 +116,65 @@ func filterExcludesLater(t *testing.T, w *world) {
 	if got := w.rec.settled(t, w.target, 4); !w.has(t, services, "web") || object(t, got, "Service web").Sync != fleet.SyncSynced {
 		t.Errorf("status is %s, want web managed again", describe(got))
 	}
+}
+
+// covers: A6 (a hold by a filter ends, and what leaves later is pruned by the usual rules)
+func filterHoldEnds(t *testing.T, w *world) {
+	e := w.start(t)
+	narrow := fleet.NewKindFilter(nil, []string{"Service"})
+	hold := func(generation int64) {
+		t.Helper()
+		w.sync(t, e, generation, configMap("a", "1")+serviceText)
+		w.filter(t, e, narrow)
+		w.rec.status(t, w.target, generation, fleet.SyncFailed)
+		w.sync(t, e, generation+1, configMap("a", "1"))
+	}
+	prunedAtOnce := func(generation int64) {
+		t.Helper()
+		s := w.sync(t, e, generation, configMap("a", "1"))
+		if w.has(t, services, "web") || len(s.Objects) != 1 {
+			t.Errorf("status is %s, want web pruned: nothing holds it any more", describe(s))
+		}
+	}
+	hold(1)
+	// Nothing can be confirmed while the filter excludes the kind.
+	d := w.desired(t, 3, configMap("a", "1"))
+	d.State.Confirmed = []string{"Service " + w.ns + "/web"}
+	e.Set(d)
+	if s := w.rec.settled(t, w.target, 3); object(t, s, "Service web").Reason != fleet.ReasonKindNotAllowed || !w.has(t, services, "web") {
+		t.Errorf("status is %s, want web kept", describe(s))
+	}
+	e.Set(w.desired(t, 4, configMap("a", "1")))
+	w.rec.settled(t, w.target, 4)
+	w.filter(t, e, fleet.KindFilter{})
+	s := w.rec.status(t, w.target, 4, fleet.SyncOutOfSync)
+	if o := object(t, s, "Service web"); o.Sync != fleet.SyncHeld || o.Reason != fleet.ReasonHeldByKindFilter {
+		t.Errorf("status is %s, want web held", describe(s))
+	}
+	// A commit that has nothing to do with it does not delete it either.
+	e.Set(w.desired(t, 5, configMap("a", "5")))
+	if s := w.heldCount(t, 5, 1); !w.has(t, services, "web") {
+		t.Errorf("status is %s, want web there", describe(s))
+	}
+	d = w.desired(t, 6, configMap("a", "5"))
+	d.State.Confirmed = []string{"Service " + w.ns + "/web"}
+	e.Set(d)
+	w.heldCount(t, 6, 0)
+	if w.has(t, services, "web") {
+		t.Error("web is there, want it deleted as it was confirmed")
+	}
+	w.sync(t, e, 7, configMap("a", "1")+serviceText)
+	prunedAtOnce(8)
+
+	// It is back in the source while its kind is still excluded.
+	hold(9)
+	e.Set(w.desired(t, 11, configMap("a", "1")+serviceText))
+	w.rec.status(t, w.target, 11, fleet.SyncFailed)
+	e.stop()
+	w.kinds = fleet.KindFilter{}
+	e = w.start(t)
+	w.sync(t, e, 12, configMap("a", "1")+serviceText)
+	prunedAtOnce(13)
 }
 
 // covers: A6 (a tombstone deletes nothing of an excluded kind)
