@@ -8,6 +8,13 @@ import (
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
 
+// An agent has a second connection for its tunnels, to the same address. With TLS it offers TunnelProtocol beside h2, with a
+// WebSocket as a subprotocol, and without TLS it sends TunnelPreface first.
+const (
+	TunnelProtocol = "kedge-tunnel"
+	TunnelPreface  = "KEDGE TUNNEL\r\n"
+)
+
 // MaxTunnels limits the streams that OpenTunnels asks for, and the tunnels of one replica of an agent.
 const MaxTunnels = 200
 

@@ -78,7 +78,7 @@ func Serve(c gateway.Control, o Options) (*Server, error) {
 	if o.DataDir != "" {
 		cfg.DataDir, cfg.Hosts = o.DataDir, []string{"kedge.test"}
 	}
-	if s.listener, err = listen.New(cfg, s.gateway.NewServer(), o.Handler); err != nil {
+	if s.listener, err = listen.New(cfg, listen.Agents{Connect: s.gateway.NewServer()}, o.Handler); err != nil {
 		return nil, err
 	}
 	var listenerCtx, gatewayCtx context.Context

@@ -51,6 +51,8 @@ type Config struct {
 	Recheck time.Duration
 	// Login handles logins through an identity provider; nil if there is none.
 	Login Login
+	// Kube carries requests into the clusters of agents; nil if there is nothing that does.
+	Kube Kube
 	// PerCaller limits the requests of each token; default 200 per second, with bursts of 400.
 	PerCaller Rate
 	// PerAddress limits the requests without a valid token of each address; default 20 per second, with bursts
@@ -151,7 +153,7 @@ func New(cfg Config, control Control) http.Handler {
 	outer.Handle(clusterPath+"/", a.asAgent(a.routed(a.clusterRoutes())))
 	outer.Handle("GET "+base+"/openapi.json", a.serveSpec())
 	outer.Handle("/", a.authenticated(a.replayed(a.routed(inner))))
-	return a.fromClient(a.observed(tidy(outer)))
+	return a.fromClient(a.observed(a.kube(tidy(outer))))
 }
 
 func (a *api) registerAll(mux *http.ServeMux) {
