@@ -107,6 +107,8 @@ func build(o Options) (*cobra.Command, *app) {
 		a.statusCommand(),
 		a.demoCommand(),
 		a.doctorCommand(),
+		a.kubeconfigCommand(),
+		a.kubeTokenCommand(),
 		a.versionCommand(),
 	)
 	a.markStart(root)

@@ -6,7 +6,9 @@ import "github.com/kedge-dev/kedge/internal/fleet"
 type Principal struct {
 	Name       string // of the token or the person
 	TokenID    fleet.TokenID
-	Session    bool // a logged-in person, not an API token
+	TokenHash  []byte // of the token or session
+	Kube       bool   // the caller may only send requests to clusters
+	Session    bool   // a logged-in person, not an API token
 	FleetAdmin bool
 	Roles      map[fleet.TenantID]fleet.Role // by tenant; ignored for a fleet admin
 

@@ -82,6 +82,10 @@ type Login interface {
 type Control interface {
 	// Authenticate returns the caller of a token, or fails with auth.ErrUnauthenticated.
 	Authenticate(ctx context.Context, token string) (auth.Principal, error)
+	// Reauthenticate does the same for a request that is open.
+	Reauthenticate(ctx context.Context, token string) (auth.Principal, error)
+	// CreateKubeToken returns a token for requests to clusters, and its expiry.
+	CreateKubeToken(ctx context.Context, p auth.Principal) (string, time.Time, error)
 	tenantControl
 	fleetControl
 	memberControl
@@ -140,7 +144,7 @@ func New(cfg Config, control Control) http.Handler {
 		cfg.Now = time.Now
 	}
 	inner := http.NewServeMux()
-	a := &api{cfg: cfg, control: control, gate: newGate(cfg), guards: newGuards(cfg.Recheck, control.Authenticate), metrics: newMetrics(cfg.Metrics), deliveries: newDeliveries(), pushes: newPushes()}
+	a := &api{cfg: cfg, control: control, gate: newGate(cfg), guards: newGuards(cfg.Recheck, control.Reauthenticate), metrics: newMetrics(cfg.Metrics), deliveries: newDeliveries(), pushes: newPushes()}
 	refuse := func(kind string) { a.metrics.refused.WithLabelValues(kind).Inc() }
 	a.streams = newHeldRequests(refusedStream, "change streams", cmp.Or(cfg.Streams, defaultStreams), refuse)
 	a.polls = newHeldRequests(refusedPoll, "waiting polls", cmp.Or(cfg.LongPolls, defaultLongPolls), refuse)
@@ -163,6 +167,7 @@ func (a *api) registerAll(mux *http.ServeMux) {
 	a.registerMembers()
 	a.registerPeople()
 	a.registerAPITokens()
+	a.registerKubeToken()
 	a.registerAgents()
 	a.registerAgentTokens()
 	a.registerAgentConfigs()

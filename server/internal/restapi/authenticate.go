@@ -27,7 +27,13 @@ func (a *api) authenticated(next http.Handler) http.Handler {
 				return
 			}
 		}
-		a.admit(w, r, token, a.identify(r, token), next)
+		a.admit(w, r, token, a.identify(r, token), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if infoFrom(r.Context()).principal.Kube {
+				writeProblem(w, problem(http.StatusForbidden, "this token is only for requests to clusters: use an API token or log in"))
+				return
+			}
+			next.ServeHTTP(w, r)
+		}))
 	})
 }
 

@@ -1,11 +1,13 @@
 package restapi
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
+	"github.com/kedge-dev/kedge/internal/apiv1"
 	"github.com/kedge-dev/kedge/server/internal/auth"
 )
 
@@ -24,6 +26,17 @@ type KubeCaller struct {
 	Key string
 	// Guard calls end when the caller is not authenticated any more, until leave is called.
 	Guard func(end func()) (leave func())
+}
+
+// registerKubeToken adds the route of the credential plugin of kubectl.
+func (a *api) registerKubeToken() {
+	op := operation("create-kube-token", http.MethodPost, base+"/kube-tokens",
+		"Create a short-lived token for requests to clusters, and for nothing else, in the name of the caller", http.StatusCreated)
+	register(a, op, resource{}, func(ctx context.Context, p auth.Principal, _ *struct{}) (*plain[apiv1.KubeToken], error) {
+		infoFrom(ctx).shownOnce = true
+		token, expires, err := a.control.CreateKubeToken(ctx, p)
+		return &plain[apiv1.KubeToken]{apiv1.KubeToken{Token: token, ExpiresAt: expires}}, err
+	})
 }
 
 // kubeRoute is the route of all requests to clusters, for logs and metrics.
