@@ -18,7 +18,7 @@ type Agents interface {
 	Of(ctx context.Context, tenant fleet.TenantID, ids []fleet.AgentID) ([]fleet.Agent, error)
 	// List returns agents, sorted by name.
 	List(ctx context.Context, tenant fleet.TenantID, f AgentFilter) ([]fleet.Agent, error)
-	// Update writes labels, namespaces (with the scope that follows), the kind filter and the engine, and raises Spec.
+	// Update writes labels, namespaces (with the scope that follows), the kind filter, the engine and the tunnel, and raises Spec.
 	Update(ctx context.Context, a fleet.Agent) error
 	// SetUninstalling marks an agent whose objects are being deleted, and raises Spec.
 	SetUninstalling(ctx context.Context, tenant fleet.TenantID, id fleet.AgentID) error

@@ -11,7 +11,7 @@ import (
 type agents struct{ tx *Tx }
 
 const agentColumns = `SELECT id, tenant_id, name, scope, spec, created_at, COALESCE(capabilities, ''), uninstalling, engine_namespace, deliver_git_credentials,
-	included_kinds, excluded_kinds, kinds_from_config, instance, draining FROM agents `
+	included_kinds, excluded_kinds, kinds_from_config, instance, draining, tunnel FROM agents `
 
 func (s agents) Get(ctx context.Context, tenant fleet.TenantID, id fleet.AgentID) (fleet.Agent, error) {
 	a, err := only(s.list(ctx, tenant, agentColumns+`WHERE tenant_id = $1 AND id = $2`, tenant, id))
@@ -83,7 +83,7 @@ func (s agents) list(ctx context.Context, tenant fleet.TenantID, query string, a
 	err := s.tx.of(tenant).each(ctx, func(row Row) error {
 		a := fleet.Agent{Labels: map[string]string{}}
 		err := row.Scan(&a.ID, &a.TenantID, &a.Name, &a.Scope, &a.SpecRevision, timeInto(&a.CreatedAt), &a.Capabilities, &a.Uninstalling, &a.EngineNamespace, &a.DeliverGitCredentials,
-			listInto(&a.Kinds.Include), listInto(&a.Kinds.Exclude), &a.KindsFromConfig, &a.Instance, &a.Draining)
+			listInto(&a.Kinds.Include), listInto(&a.Kinds.Exclude), &a.KindsFromConfig, &a.Instance, &a.Draining, &a.Tunnel)
 		at[a.ID] = len(out)
 		out = append(out, a)
 		return err

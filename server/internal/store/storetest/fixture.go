@@ -157,7 +157,7 @@ func newAgent(tenant fleet.TenantID, name string) fleet.Agent {
 	return fleet.Agent{
 		ID: fleet.NewAgentID(), TenantID: tenant, Name: name, Labels: map[string]string{"region": "eu", "tier": ""},
 		Scope: fleet.ScopeNamespaced, Namespaces: []string{"dude", "naww"}, EngineNamespace: "argocd", DeliverGitCredentials: true,
-		Kinds: fleet.KindFilter{Include: []string{"*.apps", "ConfigMap"}, Exclude: []string{"*"}}, KindsFromConfig: true, Instance: true, Draining: true, SpecRevision: 1, CreatedAt: at(1),
+		Kinds: fleet.KindFilter{Include: []string{"*.apps", "ConfigMap"}, Exclude: []string{"*"}}, KindsFromConfig: true, Instance: true, Draining: true, Tunnel: true, SpecRevision: 1, CreatedAt: at(1),
 	}
 }
 

@@ -95,6 +95,8 @@ CREATE TABLE agents (
     instance BOOLEAN NOT NULL DEFAULT FALSE,
     -- draining moves the push environments of the agent to other ones.
     draining BOOLEAN NOT NULL DEFAULT FALSE,
+    -- tunnel lets callers with an access rule reach the API server of the cluster through the agent.
+    tunnel BOOLEAN NOT NULL DEFAULT FALSE,
     -- included_kinds and excluded_kinds are lists of rules; the configuration file of the agent declares them if
     -- kinds_from_config is set.
     included_kinds TEXT COLLATE "C" NOT NULL DEFAULT '',

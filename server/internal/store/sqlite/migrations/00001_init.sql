@@ -94,6 +94,8 @@ CREATE TABLE agents (
     instance INTEGER NOT NULL DEFAULT 0 CHECK (instance IN (0, 1)),
     -- draining moves the push environments of the agent to other ones.
     draining INTEGER NOT NULL DEFAULT 0 CHECK (draining IN (0, 1)),
+    -- tunnel lets callers with an access rule reach the API server of the cluster through the agent.
+    tunnel INTEGER NOT NULL DEFAULT 0 CHECK (tunnel IN (0, 1)),
     -- included_kinds and excluded_kinds are lists of rules; the configuration file of the agent declares them if
     -- kinds_from_config is set.
     included_kinds TEXT    NOT NULL DEFAULT '',
