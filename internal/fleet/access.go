@@ -1,9 +1,6 @@
 package fleet
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // Limits of access rules.
 const (
@@ -46,8 +43,13 @@ type AccessEnvironment struct {
 // AccessSubject is a caller, or a group of callers.
 type AccessSubject struct {
 	Kind AccessSubjectKind
-	Name string // of the API token of the tenant, of the person, or of the group of the identity provider
+	// Name is the name of the person, of the group of the identity provider, or of the API token. "fleet/NAME" is a token of
+	// the fleet, any other one a token of the tenant.
+	Name string
 }
+
+// FleetTokenPrefix is the prefix of the name of an AccessSubject that is a token of the fleet.
+const FleetTokenPrefix = "fleet/"
 
 // AccessSubjectKind is the kind of an AccessSubject.
 type AccessSubjectKind string
@@ -59,24 +61,9 @@ const (
 	AccessGroup  AccessSubjectKind = "group"
 )
 
-// Covers reports whether the rule covers an agent. environments are those that the rule refers to, with their selectors.
-func (r AccessRule) Covers(agent Agent, environments []Environment) bool {
-	if r.TenantID != agent.TenantID {
-		return false
-	}
-	if r.AllAgents || slices.ContainsFunc(r.Agents, func(a AccessAgent) bool { return a.ID == agent.ID }) {
-		return true
-	}
-	return slices.ContainsFunc(environments, func(e Environment) bool {
-		return e.Push == nil && e.Selects(agent) && slices.ContainsFunc(r.Environments, func(own AccessEnvironment) bool { return own.ID == e.ID })
-	})
-}
-
-// The user, groups, and extra fields that a caller has in a cluster. The manifest of an agent allows the impersonation of
-// exactly these groups and keys.
+// Keys of the extra fields that a caller has in a cluster. Their values are IDs; the last one is the token or the session of
+// the caller. The manifest of an agent allows the impersonation of exactly these keys, and of AccessGroups.
 const (
-	// AccessExtraTenant, AccessExtraAgent, and AccessExtraToken are keys of extra fields. Their values are IDs. The last one
-	// is the token or the session of the caller.
 	AccessExtraTenant = "kedge.dev/tenant-id"
 	AccessExtraAgent  = "kedge.dev/agent-id"
 	AccessExtraToken  = "kedge.dev/token-id"

@@ -4,9 +4,14 @@ import "github.com/kedge-dev/kedge/internal/fleet"
 
 // Principal is an authenticated caller.
 type Principal struct {
-	Name       string // of the token or the person
-	TokenID    fleet.TokenID
-	Session    bool // a logged-in person, not an API token
+	Name    string // of the token or the person
+	TokenID fleet.TokenID
+	Session bool // a logged-in person, not an API token
+	// Subject is what the caller is for access rules: a token or a person; "" for the server itself and for other callers
+	// without a token, which no rule can name.
+	Subject fleet.AccessSubjectKind
+	// Groups are the groups of a person, from the identity provider at login; sorted.
+	Groups     []string
 	FleetAdmin bool
 	Roles      map[fleet.TenantID]fleet.Role // by tenant; ignored for a fleet admin
 
