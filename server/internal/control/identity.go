@@ -59,13 +59,14 @@ func (s *Service) authenticate(ctx context.Context, token string, open bool) (au
 func principal(ctx context.Context, tx store.Tx, t fleet.APIToken) (auth.Principal, error) {
 	p := auth.Principal{Name: t.Name, TokenID: t.ID, FleetAdmin: t.FleetAdmin, Roles: map[fleet.TenantID]fleet.Role{}}
 	if t.Subject == "" {
+		p.Subject = fleet.AccessToken
 		p.FleetAdmin = t.Role == fleet.RoleFleetAdmin
 		if !p.FleetAdmin {
 			p.Roles[t.TenantID] = t.Role
 		}
 		return p, nil
 	}
-	p.Session, p.Name = true, t.Subject
+	p.Session, p.Name, p.Subject, p.Groups = true, t.Subject, fleet.AccessPerson, t.Groups
 	members, err := tx.Members().OfAllTenants(ctx, t.Subject, t.Groups)
 	if err != nil {
 		return auth.Principal{}, fmt.Errorf("reading the memberships of %q: %w", t.Subject, err)
