@@ -91,6 +91,7 @@ type Control interface {
 	gitLabProjectControl
 	environmentControl
 	grantControl
+	accessRuleControl
 	repositoryControl
 	credentialControl
 	deploymentControl
@@ -166,6 +167,7 @@ func (a *api) registerAll(mux *http.ServeMux) {
 	a.registerAgentConfigs()
 	a.registerEnvironments()
 	a.registerGrants()
+	a.registerAccessRules()
 	a.registerRepositories()
 	a.registerCredentials()
 	a.registerDeployments()
