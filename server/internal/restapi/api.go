@@ -97,6 +97,7 @@ type Control interface {
 	gitLabProjectControl
 	environmentControl
 	grantControl
+	accessRuleControl
 	repositoryControl
 	credentialControl
 	deploymentControl
@@ -173,6 +174,7 @@ func (a *api) registerAll(mux *http.ServeMux) {
 	a.registerAgentConfigs()
 	a.registerEnvironments()
 	a.registerGrants()
+	a.registerAccessRules()
 	a.registerRepositories()
 	a.registerCredentials()
 	a.registerDeployments()
