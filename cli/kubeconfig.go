@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,6 +35,9 @@ func (a *app) kubeconfigCommand() *cobra.Command {
 		c, err := a.connect()
 		if err != nil {
 			return err
+		}
+		if !strings.HasPrefix(c.Server(), "https://") {
+			return failure("kubectl sends credentials over HTTPS only, and "+c.Server()+" is not", "start kedge-server with --tls-host localhost, or with a certificate")
 		}
 		agents, err := a.agentsFor(cmd.Context(), c, args, env, all)
 		if err != nil {

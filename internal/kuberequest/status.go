@@ -2,7 +2,9 @@ package kuberequest
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 )
@@ -37,8 +39,9 @@ type statusDetails struct {
 }
 
 // WriteStatus responds with a Status of the Kubernetes API, which kubectl prints. origin says who responds. With retry, the
-// client may try again after that time.
-func WriteStatus(w http.ResponseWriter, origin string, code int, message string, retry time.Duration) {
+// client may try again after that time. For discovery it is plain text: there, kubectl ignores a Status and prints
+// "unknown".
+func WriteStatus(w http.ResponseWriter, u *url.URL, origin string, code int, message string, retry time.Duration) {
 	s := status{Kind: "Status", APIVersion: "v1", Status: "Failure", Message: origin + ": " + message, Reason: reasons[code], Code: code}
 	h := w.Header()
 	if retry > 0 {
@@ -47,7 +50,18 @@ func WriteStatus(w http.ResponseWriter, origin string, code int, message string,
 		h.Set("Retry-After", strconv.Itoa(seconds))
 	}
 	h.Set(OriginHeader, origin)
+	if discovery(u.Path) {
+		h.Set("Content-Type", "text/plain; charset=utf-8")
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, s.Message+"\n")
+		return
+	}
 	h.Set("Content-Type", "application/json")
 	w.WriteHeader(code)
 	_ = json.NewEncoder(w).Encode(s)
+}
+
+func discovery(path string) bool {
+	r, err := Of(http.MethodGet, &url.URL{Path: path})
+	return err == nil && r.Resource == ""
 }

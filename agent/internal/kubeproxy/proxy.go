@@ -156,20 +156,20 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	upgrade := kuberequest.Upgrade(r.Header)
 	switch {
 	case !ok || caller.User == "":
-		kuberequest.WriteStatus(w, origin, http.StatusForbidden, "the request has no caller", 0)
+		kuberequest.WriteStatus(w, r.URL, origin, http.StatusForbidden, "the request has no caller", 0)
 		return
 	case err != nil:
-		kuberequest.WriteStatus(w, origin, http.StatusBadRequest, err.Error(), 0)
+		kuberequest.WriteStatus(w, r.URL, origin, http.StatusBadRequest, err.Error(), 0)
 		return
 	case kuberequest.Impersonates(r.Header) || !what.AllowsUpgrade(upgrade):
-		kuberequest.WriteStatus(w, origin, http.StatusForbidden, "the request is not allowed through a tunnel", 0)
+		kuberequest.WriteStatus(w, r.URL, origin, http.StatusForbidden, "the request is not allowed through a tunnel", 0)
 		return
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	end, refusal := p.begin(what, cancel)
 	if refusal != "" {
-		kuberequest.WriteStatus(w, origin, http.StatusForbidden, refusal, 0)
+		kuberequest.WriteStatus(w, r.URL, origin, http.StatusForbidden, refusal, 0)
 		return
 	}
 	defer end()
@@ -213,12 +213,12 @@ func (p *Proxy) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var account *accountError
 	switch {
 	case errors.As(err, &account):
-		kuberequest.WriteStatus(w, origin, http.StatusBadGateway, account.Error(), 0)
+		kuberequest.WriteStatus(w, r.URL, origin, http.StatusBadGateway, account.Error(), 0)
 	case r.Context().Err() != nil:
-		kuberequest.WriteStatus(w, origin, http.StatusForbidden, "the owner of this cluster does not allow the request any more", 0)
+		kuberequest.WriteStatus(w, r.URL, origin, http.StatusForbidden, "the owner of this cluster does not allow the request any more", 0)
 	default:
 		p.log.Info("the API server did not respond", obs.Err(err))
-		kuberequest.WriteStatus(w, origin, http.StatusBadGateway, "the API server did not respond: "+err.Error(), 0)
+		kuberequest.WriteStatus(w, r.URL, origin, http.StatusBadGateway, "the API server did not respond: "+err.Error(), 0)
 	}
 }
 

@@ -92,8 +92,8 @@ type Caller struct {
 const origin = "kedge"
 
 // Refuse responds to a caller that is not authenticated or has too many requests.
-func (r *Relay) Refuse(w http.ResponseWriter, code int, message string, retry time.Duration) {
-	kuberequest.WriteStatus(w, origin, code, message, retry)
+func (r *Relay) Refuse(w http.ResponseWriter, u *url.URL, code int, message string, retry time.Duration) {
+	kuberequest.WriteStatus(w, u, origin, code, message, retry)
 }
 
 // ServeKube proxies a request to the API server of the cluster of an agent. The URL of req is that of the API server.
@@ -103,7 +103,7 @@ func (r *Relay) ServeKube(w http.ResponseWriter, req *http.Request, c Caller, te
 		err = checkRequest(req, what)
 	}
 	if err != nil {
-		refuse(w, err)
+		refuse(w, req.URL, err)
 		return
 	}
 	access, err := r.control.Access(req.Context(), c.Principal, tenant, agent)
@@ -111,12 +111,12 @@ func (r *Relay) ServeKube(w http.ResponseWriter, req *http.Request, c Caller, te
 		err = &refusal{http.StatusForbidden, fmt.Sprintf("your access to agent %q is read-only, and this request is not: %s %s", agent, what.Verb, what.Object())}
 	}
 	if err != nil {
-		r.refuseAccess(w, err, agent)
+		r.refuseAccess(w, req.URL, err, agent)
 		return
 	}
 	release, err := r.open.take(c.Key, access.Agent)
 	if err != nil {
-		refuse(w, err)
+		refuse(w, req.URL, err)
 		return
 	}
 	defer release()
@@ -128,7 +128,7 @@ func (r *Relay) ServeKube(w http.ResponseWriter, req *http.Request, c Caller, te
 }
 
 // refuseAccess responds to a caller without access.
-func (r *Relay) refuseAccess(w http.ResponseWriter, err error, agent string) {
+func (r *Relay) refuseAccess(w http.ResponseWriter, u *url.URL, err error, agent string) {
 	var access *control.AccessError
 	switch {
 	case errors.As(err, &access):
@@ -139,7 +139,7 @@ func (r *Relay) refuseAccess(w http.ResponseWriter, err error, agent string) {
 		r.log.Warn("checking access failed", obs.Err(err))
 		err = &refusal{http.StatusServiceUnavailable, "the server cannot check your access now: try again"}
 	}
-	refuse(w, err)
+	refuse(w, u, err)
 }
 
 // refused reports whether an error of Control.Access is a decision, not a failure.
@@ -156,15 +156,15 @@ type refusal struct {
 func (e *refusal) Error() string { return e.message }
 
 // refuse responds with an error.
-func refuse(w http.ResponseWriter, err error) {
+func refuse(w http.ResponseWriter, u *url.URL, err error) {
 	var known *refusal
 	switch {
 	case errors.As(err, &known):
-		kuberequest.WriteStatus(w, origin, known.code, known.message, retryAfter(known.code))
+		kuberequest.WriteStatus(w, u, origin, known.code, known.message, retryAfter(known.code))
 	case errors.As(err, new(*tooManyError)):
-		kuberequest.WriteStatus(w, origin, http.StatusTooManyRequests, err.Error(), 5*time.Second)
+		kuberequest.WriteStatus(w, u, origin, http.StatusTooManyRequests, err.Error(), 5*time.Second)
 	default:
-		kuberequest.WriteStatus(w, origin, http.StatusBadRequest, err.Error(), 0)
+		kuberequest.WriteStatus(w, u, origin, http.StatusBadRequest, err.Error(), 0)
 	}
 }
 
@@ -213,7 +213,7 @@ func (r *Relay) proxy(w http.ResponseWriter, req *http.Request, x *exchange) {
 		// Before it has an effect: a change that is not recorded does not happen.
 		if err = r.recorder.recordNow(req.Context(), x.event("begins"+x.command(req.URL))); err != nil {
 			r.log.Warn("writing an audit event failed", obs.Err(err))
-			refuse(w, &refusal{http.StatusServiceUnavailable, "the server cannot record your request now, and did not send it: try again"})
+			refuse(w, req.URL, &refusal{http.StatusServiceUnavailable, "the server cannot record your request now, and did not send it: try again"})
 			return
 		}
 	}
@@ -222,7 +222,7 @@ func (r *Relay) proxy(w http.ResponseWriter, req *http.Request, x *exchange) {
 		Request: x.caller.Request, User: x.access.User, Groups: x.access.Groups, Extra: x.access.Extra,
 	})
 	if err != nil {
-		x.fail(w, err)
+		x.fail(w, req, err)
 		return
 	}
 	defer func() { _ = conn.Close() }()
@@ -247,7 +247,7 @@ func (x *exchange) serve(w http.ResponseWriter, req *http.Request, conn net.Conn
 		Transport: transport, FlushInterval: -1, ErrorLog: slog.NewLogLogger(x.relay.log.Handler(), slog.LevelDebug),
 		Rewrite:        rewrite,
 		ModifyResponse: x.modifyResponse,
-		ErrorHandler:   func(w http.ResponseWriter, _ *http.Request, err error) { x.fail(w, err) },
+		ErrorHandler:   x.fail,
 	}
 	proxy.ServeHTTP(w, req)
 }
@@ -276,7 +276,7 @@ func (x *exchange) modifyResponse(resp *http.Response) error {
 }
 
 // fail responds to a request that did not reach the API server, or whose response was lost.
-func (x *exchange) fail(w http.ResponseWriter, err error) {
+func (x *exchange) fail(w http.ResponseWriter, req *http.Request, err error) {
 	name := x.access.Agent.Name
 	known := &refusal{http.StatusBadGateway, fmt.Sprintf("the connection to the agent %q was lost: %v", name, err)}
 	switch {
@@ -288,7 +288,7 @@ func (x *exchange) fail(w http.ResponseWriter, err error) {
 		known = &refusal{http.StatusServiceUnavailable, "the request was ended"}
 	}
 	x.status = known.code
-	refuse(w, known)
+	refuse(w, req.URL, known)
 }
 
 // once returns a dialer for a transport that sends one request.

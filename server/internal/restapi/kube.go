@@ -16,7 +16,7 @@ type Kube interface {
 	// ServeKube proxies a request. Its URL is that of the API server.
 	ServeKube(w http.ResponseWriter, r *http.Request, c KubeCaller, tenant, agent string)
 	// Refuse responds to a caller that is not authenticated or sends too many requests, in a form that kubectl understands.
-	Refuse(w http.ResponseWriter, code int, message string, retry time.Duration)
+	Refuse(w http.ResponseWriter, u *url.URL, code int, message string, retry time.Duration)
 }
 
 // KubeCaller is the caller of a request to a cluster.
@@ -61,7 +61,7 @@ func (a *api) kube(next http.Handler) http.Handler {
 		a.admitOr(w, r, token, a.identify(r, token), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			r.URL = rest
 			a.cfg.Kube.ServeKube(w, r, KubeCaller{Principal: info.principal, Key: info.tokenKey, Guard: info.guard}, tenantName, agent)
-		}), func(p *problemDocument, wait time.Duration) { a.cfg.Kube.Refuse(w, p.Status, p.Detail, wait) })
+		}), func(p *problemDocument, wait time.Duration) { a.cfg.Kube.Refuse(w, rest, p.Status, p.Detail, wait) })
 	})
 }
 
