@@ -22,6 +22,7 @@ import (
 type kubeUser struct {
 	kubectl, kubeconfig, path string
 	tokenID                   string
+	env                       []string // of kubectl
 }
 
 // newKubeUser creates an API token and its kubeconfig for an agent.
@@ -49,7 +50,7 @@ func newKubeUser(tb testing.TB, s *testServer, name, role, agent string) *kubeUs
 func (u *kubeUser) command(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, u.kubectl, append([]string{"--kubeconfig", u.kubeconfig}, args...)...)
 	home := filepath.Dir(u.kubeconfig)
-	cmd.Env = append(os.Environ(), "HOME="+home, "PATH="+u.path+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cmd.Env = append(append(os.Environ(), "HOME="+home, "PATH="+u.path+string(os.PathListSeparator)+os.Getenv("PATH")), u.env...)
 	return cmd
 }
 
