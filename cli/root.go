@@ -78,6 +78,7 @@ func build(o Options) (*cobra.Command, *app) {
 		a.contextCommand(),
 		a.agentCommand(),
 		a.envCommand(),
+		a.accessCommand(),
 		a.repoCommand(),
 		a.gitLabProjectCommand(),
 		a.credentialCommand(),

@@ -108,11 +108,11 @@ func (s accessRules) RemoveSubject(ctx context.Context, tenant fleet.TenantID, i
 	return s.tx.recordAccessRule(tenant, id)
 }
 
-// losing is called before a row is deleted that rules refer to: the rules lose it, so they change. list is a query for
-// their ids with the parameters tenant and row.
-func (s accessRules) losing(ctx context.Context, tenant fleet.TenantID, list string, row string) error {
+// changeRules is called before a row is deleted that access rules refer to: the rules lose it, so they change. list is a
+// query for their ids with the parameters tenant and row.
+func (t *Tx) changeRules(ctx context.Context, tenant fleet.TenantID, list, row string) error {
 	var ids []fleet.AccessRuleID
-	err := s.tx.of(tenant).returningEach(ctx, func(r Row) error {
+	err := t.of(tenant).returningEach(ctx, func(r Row) error {
 		var id fleet.AccessRuleID
 		err := r.Scan(&id)
 		ids = append(ids, id)
@@ -122,7 +122,7 @@ func (s accessRules) losing(ctx context.Context, tenant fleet.TenantID, list str
 		return err
 	}
 	for _, id := range ids {
-		if err := s.tx.recordAccessRule(tenant, id); err != nil {
+		if err := t.recordAccessRule(tenant, id); err != nil {
 			return err
 		}
 	}

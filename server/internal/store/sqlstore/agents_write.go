@@ -126,7 +126,7 @@ func (s agents) delete(ctx context.Context, tenant fleet.TenantID, id fleet.Agen
 	if err != nil {
 		return err
 	}
-	if err := (accessRules{s.tx}).losing(ctx, tenant, rulesOfAgent, string(id)); err != nil {
+	if err := s.tx.changeRules(ctx, tenant, rulesOfAgent, string(id)); err != nil {
 		return err
 	}
 	if _, err = db.exec(ctx, `DELETE FROM agents WHERE tenant_id = $1 AND id = $2`, tenant, id); err != nil {
