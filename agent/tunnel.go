@@ -22,7 +22,7 @@ func newTunnel(cfg Config, cluster *rest.Config, policy *policyFile) (*tunnel, e
 	if err != nil {
 		return nil, fmt.Errorf("preparing the client for the cluster: %w", err)
 	}
-	p, err := kubeproxy.New(cluster, kubeproxy.Account{Client: client, Namespace: cfg.Namespace, Name: agentnames.TunnelAccount}, cfg.Log)
+	p, err := kubeproxy.New(cluster, kubeproxy.Account{Client: client, Namespace: cfg.Namespace, Name: agentnames.Tunnel}, cfg.Log)
 	if err != nil {
 		return nil, err
 	}

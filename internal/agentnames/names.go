@@ -24,8 +24,6 @@ const (
 	// repository of a project. Their names are fixed, because the other Secrets in that namespace hold credentials of
 	// clusters.
 	RepositorySecrets = 100
-	// TunnelAccount is the ServiceAccount with which the agent impersonates the callers of tunnels.
-	TunnelAccount = "kedge-tunnel"
 	// ClusterSecrets is the number of Secrets that an engine instance may have in the namespace of Argo CD, one for each
 	// project with a push environment.
 	ClusterSecrets = 100
