@@ -47,6 +47,8 @@ type Config struct {
 	ArgoCDNamespace string
 	// Replica is the name of this replica, unique within the agent.
 	Replica string
+	// Tunnel lets people use the cluster through the server, as users that RBAC of the cluster authorizes.
+	Tunnel bool
 	// OfflineBudget is the size of the offline cache in bytes, at most MaxOfflineBudget; 0 disables it.
 	OfflineBudget int
 	// PolicyFile is the cluster owner's policy, which the server cannot override; "" means none. The agent watches the
@@ -91,10 +93,18 @@ func Run(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	info := newClusterInfo(cfg, cluster)
-	self, err := newReplica(cfg, cluster, parts{namespace: namespace, policy: policy, info: info, metrics: engineMetrics}, link.Config{
+	common := link.Config{
 		Address: cfg.ServerAddress, Tokens: tokens, CAFile: cfg.CAFile, Proxy: cfg.Proxy,
 		Hello: info.hello, Capabilities: info.capabilities, Log: cfg.Log, Metrics: metrics,
-	})
+	}
+	tunnel, err := newTunnel(cfg, cluster, policy)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	if tunnel != nil {
+		common.Tunnel = tunnel.Serve
+	}
+	self, err := newReplica(cfg, cluster, parts{namespace: namespace, policy: policy, info: info, metrics: engineMetrics}, common)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
@@ -111,6 +121,7 @@ func Run(ctx context.Context, cfg Config) error {
 		stage.Stage{Name: "health", Run: func(ctx context.Context) error { return obs.Serve(ctx, health, obs.Handler(registry, ready)) }},
 		stage.Stage{Name: "namespace", Run: namespace.run},
 		stage.Stage{Name: "policy", Run: policy.run},
+		stage.Stage{Name: "tunnel", Run: tunnel.run},
 		stage.Stage{Name: "replica", Run: self.run},
 	)
 }

@@ -18,9 +18,10 @@ type policyFile struct {
 	mu     sync.Mutex
 	policy ownerpolicy.Policy
 	engine restrictable // nil before there is an engine
+	tunnel restrictable // nil without tunnels
 }
 
-// restrictable is the part of an engine that policyFile uses.
+// restrictable is the part of an engine and of the proxy of tunnels that policyFile uses.
 type restrictable interface {
 	Restrict(p ownerpolicy.Policy)
 }
@@ -55,9 +56,19 @@ func (f *policyFile) set(p ownerpolicy.Policy) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.policy = p
-	if f.engine != nil {
-		f.engine.Restrict(p)
+	for _, r := range []restrictable{f.engine, f.tunnel} {
+		if r != nil {
+			r.Restrict(p)
+		}
 	}
+}
+
+// restrictTunnel applies the policy to the proxy of tunnels now and when it changes.
+func (f *policyFile) restrictTunnel(r restrictable) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.tunnel = r
+	r.Restrict(f.policy)
 }
 
 // restrict applies the policy to an engine now and when it changes. It replaces the previous engine.

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -28,59 +30,60 @@ func (k *kindFlags) filter() *apiv1.KindFilter {
 
 func (a *app) agentSetCommand() *cobra.Command {
 	var kinds kindFlags
-	var instance bool
+	var instance, tunnel bool
 	cmd := &cobra.Command{
 		Use:   "set NAME",
-		Short: "Change the kinds of objects that an agent manages, or whether it is an engine instance",
+		Short: "Change the kinds of objects that an agent manages, its tunnel, or whether it is an engine instance",
 		Long: "A flag of the kind filter replaces the whole list; an empty value removes it. Inclusions come first, then the built-in exclusions, such\n" +
 			"as Event and Lease, then the exclusions. Changing the filter deletes nothing: objects of a kind that is refused now stay in the cluster,\n" +
 			"unchanged, and are managed again when the filter allows them.\n\n" +
+			"With --tunnel, callers with an access rule (kedge access create) reach the API server of the cluster through the agent.\n" +
+			"--tunnel=false refuses all callers at once.\n\n" +
 			"Push environments are placed on an engine instance, which gets their credentials. An agent that serves one cannot stop being an engine\n" +
-			"instance: run kedge agent drain first. Apply the manifest of the agent again after a change, because its permissions differ.",
+			"instance: run kedge agent drain first.\n\n" +
+			"After --tunnel and --engine-instance, apply the manifest of the agent again, because its permissions differ.",
 		Example: "kedge agent set prod --exclude-kind Secret,*.rbac.authorization.k8s.io\n" +
 			"kedge agent set edge --exclude-kind '*' --include-kind ConfigMap,Deployment.apps,Service\n" +
 			"kedge agent set prod --include-kind= --exclude-kind=   # no filter\n" +
-			"kedge agent set hub --engine-instance",
+			"kedge agent set hub --engine-instance\n" +
+			"kedge agent set prod --tunnel && kedge agent manifest prod | kubectl apply -f -",
 		Args: cobra.ExactArgs(1),
 	}
 	kinds.add(cmd.Flags())
 	cmd.Flags().BoolVar(&instance, "engine-instance", false, "whether push environments are placed on the agent; needs an agent with Argo CD")
-	cmd.MarkFlagsOneRequired("include-kind", "exclude-kind", "engine-instance")
+	cmd.Flags().BoolVar(&tunnel, "tunnel", false, "let callers with an access rule reach the API server of the cluster through the agent")
+	cmd.MarkFlagsOneRequired("include-kind", "exclude-kind", "engine-instance", "tunnel")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := a.connect()
 		if err != nil {
 			return err
 		}
-		var req apiv1.UpdateAgent
-		if cmd.Flags().Changed("engine-instance") {
-			req.EngineInstance = &instance
-		}
+		var change apiv1.UpdateAgent
+		var said []string
 		if cmd.Flags().Changed("include-kind") || cmd.Flags().Changed("exclude-kind") {
-			if req.KindFilter, err = kinds.next(cmd, c, args[0]); err != nil {
+			if change.KindFilter, err = kinds.changed(cmd, c, args[0]); err != nil {
 				return err
 			}
+			said = append(said, fmt.Sprintf("The kind filter of agent %q is changed. No object is deleted because of it.", args[0]))
 		}
-		if err := client.Do(cmd.Context(), c, http.MethodPatch, c.In("agents", args[0]), req); err != nil {
+		if cmd.Flags().Changed("engine-instance") {
+			change.EngineInstance = &instance
+			said = append(said, instanceWords(args[0], instance))
+		}
+		if cmd.Flags().Changed("tunnel") {
+			change.Tunnel = &tunnel
+			said = append(said, tunnelWords(args[0], tunnel))
+		}
+		if err := client.Do(cmd.Context(), c, http.MethodPatch, c.In("agents", args[0]), change); err != nil {
 			return err
 		}
-		if req.KindFilter != nil {
-			if err := a.say("The kind filter of agent %q is changed. No object is deleted because of it.", args[0]); err != nil {
-				return err
-			}
-		}
-		switch {
-		case req.EngineInstance == nil:
-			return nil
-		case instance:
-			return a.say("Agent %q is an engine instance. Apply its manifest again: kedge agent manifest %s", args[0], args[0])
-		}
-		return a.say("Agent %q is not an engine instance any more. Apply its manifest again: kedge agent manifest %s", args[0], args[0])
+		return a.say("%s", strings.Join(said, "\n"))
 	}
 	return cmd
 }
 
-// next returns the kind filter of an agent after the change that the flags request.
-func (k *kindFlags) next(cmd *cobra.Command, c *client.Client, agent string) (*apiv1.KindFilter, error) {
+// changed returns the filter of an agent with the lists that the command line replaces.
+func (k *kindFlags) changed(cmd *cobra.Command, c *client.Client, agent string) (*apiv1.KindFilter, error) {
 	v, err := client.Get[apiv1.Agent](cmd.Context(), c, c.In("agents", agent))
 	if err != nil {
 		return nil, err
@@ -96,4 +99,21 @@ func (k *kindFlags) next(cmd *cobra.Command, c *client.Client, agent string) (*a
 		next.Exclude = k.exclude
 	}
 	return &next, nil
+}
+
+func instanceWords(agent string, is bool) string {
+	not := ""
+	if !is {
+		not = "not "
+	}
+	return fmt.Sprintf("Agent %q is %san engine instance. Apply its manifest again: kedge agent manifest %s | kubectl apply -f -", agent, not, agent)
+}
+
+func tunnelWords(agent string, on bool) string {
+	if !on {
+		return fmt.Sprintf("The tunnel of agent %q is closed for all callers. To remove its permissions from the cluster, delete the objects of the "+
+			"ServiceAccount kedge-tunnel there.", agent)
+	}
+	return fmt.Sprintf("The tunnel of agent %q is open for callers with an access rule. Apply the manifest of the agent again: "+
+		"kedge agent manifest %s | kubectl apply -f -", agent, agent)
 }

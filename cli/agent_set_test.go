@@ -43,6 +43,33 @@ func TestKindFilterIsSetAndRemoved(t *testing.T) {
 	})
 }
 
+func TestTunnelIsOpenedAndClosed(t *testing.T) {
+	t.Parallel()
+	s, url := newServer(t)
+	env := home(t, url)
+	for flag, want := range map[string][2]string{
+		"--tunnel":       {`{"tunnel":true}`, "kedge agent manifest prod | kubectl apply -f -"},
+		"--tunnel=false": {`{"tunnel":false}`, "closed for all callers"},
+	} {
+		if r := run(t, env, "", "agent", "set", "prod", flag); r.code != 0 || !strings.Contains(r.out+r.err, want[1]) {
+			t.Errorf("kedge agent set prod %s: %s", flag, r)
+		}
+		s.set(func(s *server) {
+			if got := strings.TrimSpace(s.got["PATCH /api/v1/tenants/default/agents/prod"]); got != want[0] {
+				t.Errorf("kedge agent set prod %s sends %s, want %s", flag, got, want[0])
+			}
+		})
+	}
+	if r := run(t, env, "", "agent", "enroll", "edge", "--tunnel", "--without-deployment"); r.code != 0 {
+		t.Fatal(r)
+	}
+	s.set(func(s *server) {
+		if got := s.got["POST /api/v1/tenants/default/agents"]; !strings.Contains(got, `"tunnel":true`) {
+			t.Errorf("enrolling sends %s", got)
+		}
+	})
+}
+
 func TestApplyChangesTheKindFilterOfAnAgent(t *testing.T) {
 	t.Parallel()
 	s, url := newServer(t)

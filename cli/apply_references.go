@@ -25,6 +25,15 @@ func references(spec any) []reference {
 		for _, agent := range s.Agents {
 			out = append(out, reference{"Agent", agent, "spec.agents"})
 		}
+	case accessRuleSpec:
+		for _, agent := range s.Agents {
+			out = append(out, reference{"Agent", agent, "spec.agents"})
+		}
+		for _, env := range s.Environments {
+			if env != fleet.DefaultEnvironment {
+				out = append(out, reference{"Environment", env, "spec.environments"})
+			}
+		}
 	case deploymentSpec:
 		// An environment that another tenant has granted is OWNER/NAME: only the server knows it.
 		if s.Environment != fleet.DefaultEnvironment && !strings.Contains(s.Environment, "/") {

@@ -70,6 +70,8 @@ func (a *app) complete(root *cobra.Command) {
 			names = completeNames(a, personResource())
 		case "engine-upgrade":
 			names = completeNames(a, engineUpgradeResource())
+		case "access":
+			names = completeNames(a, accessRuleResource())
 		case "tenant":
 			names = completeNames(a, tenantResource())
 		default:
@@ -78,7 +80,7 @@ func (a *app) complete(root *cobra.Command) {
 		giveCompletion(cmd, names)
 	}
 	a.completeFlags(root, map[string]cobra.CompletionFunc{
-		"env": completeFlag(a, environmentResource()), "agent": completeFlag(a, agentResource()), "agents": completeFlag(a, agentResource()),
+		"env": completeFlag(a, environmentResource()), "envs": completeFlag(a, environmentResource()), "agent": completeFlag(a, agentResource()), "agents": completeFlag(a, agentResource()),
 		"deployment": completeFlag(a, deploymentResource()), "repo": completeFlag(a, byURL(repositoryResource())), "config-repo": completeFlag(a, byURL(repositoryResource())),
 		"credential": completeFlag(a, credentialResource()), "tenant": completeFlag(a, tenantResource()), "context": a.completeContexts,
 		"sync":        fixed("Pending", "Syncing", "Synced", "OutOfSync", "Failed", "Deleted", "Rewound", "Detached"),

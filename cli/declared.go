@@ -59,7 +59,7 @@ func (k declaredKind) same(now current, m resourcefile.Metadata, spec any) bool 
 // declaredKinds are all kinds, in the order in which apply creates them: each comes after those that it refers to.
 func (a *app) declaredKinds() []declaredKind {
 	return []declaredKind{
-		tenantKind(), credentialKind(a), repositoryKind(), agentKind(), environmentKind(), grantKind(), memberKind(), gitLabProjectKind(), deploymentKind(),
+		tenantKind(), credentialKind(a), repositoryKind(), agentKind(), environmentKind(), grantKind(), accessRuleKind(), memberKind(), gitLabProjectKind(), deploymentKind(),
 	}
 }
 

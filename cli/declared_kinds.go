@@ -81,6 +81,7 @@ type agentSpec struct {
 	DeliverGitCredentials bool     `json:"deliverGitCredentials,omitempty"`
 	EngineInstance        bool     `json:"engineInstance,omitempty"`
 	Draining              bool     `json:"draining,omitempty"`
+	Tunnel                bool     `json:"tunnel,omitempty"`
 	// KindFilter is left out of an export when the configuration file of the agent declares it.
 	KindFilter *apiv1.KindFilter `json:"kindFilter,omitempty"`
 }
@@ -101,7 +102,7 @@ func sortKinds(s *agentSpec) error {
 
 func agentKind() declaredKind {
 	as := func(v apiv1.Agent) current {
-		spec := agentSpec{Namespaces: v.Namespaces, EngineNamespace: v.EngineNamespace, DeliverGitCredentials: v.DeliverGitCredentials, EngineInstance: v.EngineInstance, Draining: v.Draining}
+		spec := agentSpec{Namespaces: v.Namespaces, EngineNamespace: v.EngineNamespace, DeliverGitCredentials: v.DeliverGitCredentials, EngineInstance: v.EngineInstance, Draining: v.Draining, Tunnel: v.Tunnel}
 		if !v.KindFilterFromConfig {
 			spec.KindFilter = v.KindFilter
 		}
@@ -122,7 +123,7 @@ func agentKind() declaredKind {
 			s := spec.(agentSpec)
 			change := apiv1.UpdateAgent{
 				Labels: given(m.Labels), Namespaces: append([]string{}, s.Namespaces...), EngineNamespace: &s.EngineNamespace,
-				DeliverGitCredentials: &s.DeliverGitCredentials, EngineInstance: &s.EngineInstance, Draining: &s.Draining, KindFilter: s.KindFilter,
+				DeliverGitCredentials: &s.DeliverGitCredentials, EngineInstance: &s.EngineInstance, Draining: &s.Draining, Tunnel: &s.Tunnel, KindFilter: s.KindFilter,
 			}
 			if was := now.spec.(agentSpec).KindFilter; s.KindFilter == nil && was != nil {
 				change.KindFilter = &apiv1.KindFilter{} // it left the file

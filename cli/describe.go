@@ -46,6 +46,7 @@ func (a *app) nouns() []noun {
 		nounOf(a, environmentResource(), a.describeEnvironment), nounOf(a, byURL(repositoryResource()), a.describeRepository),
 		nounOf(a, credentialResource(), a.describeCredential), nounOf(a, tenantResource(), a.describeTenant),
 		nounOf(a, operationResource(), a.describeOperation), nounOf(a, engineUpgradeResource(), a.describeEngineUpgrade),
+		nounOf(a, accessRuleResource(), a.describeAccessRule),
 	}
 }
 

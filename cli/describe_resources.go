@@ -95,6 +95,9 @@ func (a *app) describeAgent(ctx context.Context, c *client.Client, v apiv1.Agent
 		}
 		w.field(0, "Engine instance", state)
 	}
+	if v.Tunnel {
+		w.field(0, "Tunnel", "open for callers with an access rule")
+	}
 	if f := v.KindFilter; f != nil {
 		w.optional(0, "Included kinds", strings.Join(f.Include, ","))
 		w.optional(0, "Excluded kinds", strings.Join(f.Exclude, ","))

@@ -46,6 +46,7 @@ func (a *app) agentEnrollCommand() *cobra.Command {
 	f.StringVar(&req.EngineNamespace, "argocd-namespace", "", "namespace of an Argo CD in the cluster, which then fetches and applies (default: the agent applies)")
 	f.BoolVar(&req.DeliverGitCredentials, "deliver-git-credentials", false, "let the agent store the credentials of private repositories as Secrets in the namespace of Argo CD")
 	f.BoolVar(&req.EngineInstance, "engine-instance", false, "place push environments on the agent, whose Argo CD then applies to their clusters; needs --argocd-namespace")
+	f.BoolVar(&req.Tunnel, "tunnel", false, "let callers with an access rule reach the API server of the cluster through the agent")
 	f.StringVar(&req.Image, "image", "", "image of the agent (default: the server's --agent-image)")
 	f.BoolVar(&req.WithoutDeployment, "without-deployment", false, "leave the Deployment out, for an agent that runs outside of its cluster")
 	f.IntVar(&req.Replicas, "replicas", 0, "how many pods; one leads and the others wait to take over (default 1)")

@@ -60,7 +60,7 @@ func bareName(name string, words []string) string {
 
 func (a *app) getCommand() *cobra.Command {
 	cmd := group("get", "List resources, or show some of them by name",
-		getCommand(a, "", tenantResource()), getCommand(a, "", memberResource()), getCommand(a, "", personResource()), getCommand(a, "", tokenResource()), getCommand(a, "", grantResource()),
+		getCommand(a, "", tenantResource()), getCommand(a, "", memberResource()), getCommand(a, "", personResource()), getCommand(a, "", tokenResource()), getCommand(a, "", grantResource()), getCommand(a, "", accessRuleResource()),
 		getCommand(a, "", credentialResource()), getCommand(a, "", operationResource()),
 		getCommand(a, "", agentResource()), getCommand(a, "", deploymentResource()), getCommand(a, "", environmentResource()),
 		getCommand(a, "", eventResource(a.Now)), getCommand(a, "", repositoryResource()), getCommand(a, "", gitLabProjectResource()),

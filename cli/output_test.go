@@ -19,6 +19,8 @@ var (
 		"get-deployments-json": "get deployments -o json",
 		"deploy-get":           "deploy get failing -o yaml",
 		"get-environments":     "env get",
+		"get-access-rules":     "get access-rules",
+		"describe-access-rule": "describe access-rule oncall",
 		"get-events":           "get events --deployment failing",
 		"get-repositories":     "get repositories",
 		"get-repositories-all": "get repositories -o yaml",

@@ -78,6 +78,7 @@ func build(o Options) (*cobra.Command, *app) {
 		a.contextCommand(),
 		a.agentCommand(),
 		a.envCommand(),
+		a.accessCommand(),
 		a.repoCommand(),
 		a.gitLabProjectCommand(),
 		a.credentialCommand(),
@@ -107,6 +108,8 @@ func build(o Options) (*cobra.Command, *app) {
 		a.statusCommand(),
 		a.demoCommand(),
 		a.doctorCommand(),
+		a.kubeconfigCommand(),
+		a.kubeTokenCommand(),
 		a.versionCommand(),
 	)
 	a.markStart(root)

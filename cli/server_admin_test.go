@@ -31,7 +31,7 @@ func (s *server) adminRoutes(mux *http.ServeMux) {
 	list(tenant+"grants/grt-1", apiv1.Grant{ID: "grt-1", Environment: "eu", Grantee: "shop", Direction: "given", Limits: apiv1.Limits{Namespaces: []string{"shop"}, Kinds: []string{"ConfigMap", "Deployment.apps"}}})
 	list(tenant+"agents/lost", agents()[0])
 	list(tenant+"agents/new", agents()[1])
-	for _, kind := range []string{"agents", "environments", "credentials"} {
+	for _, kind := range []string{"agents", "environments", "credentials", "access-rules"} {
 		mux.HandleFunc("GET "+tenant+kind+"/{name}", func(w http.ResponseWriter, r *http.Request) {
 			write(w, 404, apiv1.Problem{Status: 404, Detail: fmt.Sprintf("%s %q was not found", kind, r.PathValue("name"))})
 		})
@@ -61,6 +61,10 @@ func (s *server) adminRoutes(mux *http.ServeMux) {
 		{ID: "grt-1", Environment: "eu", Grantee: "shop", Direction: "given", Limits: apiv1.Limits{Namespaces: []string{"shop"}, Kinds: []string{"ConfigMap", "Deployment.apps"}}, CreatedAt: born},
 		{ID: "grt-2", Environment: "ops/edge", Grantee: "default", Direction: "received", ServiceAccount: "edge/guest", CreatedAt: born},
 	}})
+	rule := apiv1.AccessRule{ID: "acr-1", Name: "oncall", Agents: []string{"prod"}, Environments: []string{"eu"}, ReadOnly: true, CreatedAt: born,
+		Subjects: []apiv1.AccessSubject{{Kind: "group", Name: "oncall"}, {Kind: "person", Name: "ada@example.com"}}}
+	list(tenant+"access-rules", apiv1.List[apiv1.AccessRule]{Items: []apiv1.AccessRule{rule}})
+	list(tenant+"access-rules/oncall", rule)
 	list(tenant+"credentials", apiv1.List[apiv1.Credential]{Items: []apiv1.Credential{{ID: "crd-1", Name: "git", Kind: "https", Username: "robot", CreatedAt: born, UpdatedAt: now}}})
 	list(tenant+"credentials/git", apiv1.Credential{ID: "crd-1", Name: "git", Kind: "https", Username: "robot", CreatedAt: born, UpdatedAt: now})
 	list(tenant+"credentials/key", apiv1.Credential{ID: "crd-2", Name: "key", Kind: "ssh", CreatedAt: born, UpdatedAt: now})
@@ -164,6 +168,9 @@ func (s *server) verbs(mux *http.ServeMux, tenant, top string) {
 	answer("POST "+tenant+"agents/prod/rotate-token", apiv1.Operation{ID: "op-2", Action: "agent.rotate-token"})
 	answer("PATCH "+tenant+"environments/{name}", apiv1.Environment{Name: "eu", Agents: []string{"prod"}, Selected: []string{"prod"}})
 	answer("POST "+tenant+"grants", apiv1.Grant{ID: "grt-1"})
+	answer("POST "+tenant+"access-rules", apiv1.AccessRule{Name: "oncall", Agents: []string{"prod"}})
+	answer("DELETE "+tenant+"access-rules/{name}", struct{}{})
+	answer("PATCH "+tenant+"access-rules/{name}", apiv1.AccessRule{Name: "oncall", Agents: []string{"prod"}})
 	mux.HandleFunc("POST "+tenant+"deployments/{name}/confirm-prune", func(w http.ResponseWriter, r *http.Request) {
 		if strings.Contains(s.got[r.Method+" "+r.URL.Path], "nothing") {
 			write(w, 409, apiv1.Problem{Status: 409, Detail: "held deletion not found: nothing; nothing was changed"})

@@ -20,6 +20,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/kubeapi"
 	"github.com/kedge-dev/kedge/server/internal/listen"
 	"github.com/kedge-dev/kedge/server/internal/machine"
+	"github.com/kedge-dev/kedge/server/internal/relay"
 	"github.com/kedge-dev/kedge/server/internal/restapi"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
@@ -96,6 +97,7 @@ func serve(ctx context.Context, cfg Config, db database, st store.Store, git *gi
 	stages := []stage.Stage{
 		{Name: "metrics", Run: monitor.run},
 		{Name: "control", Run: components.control.Work},
+		{Name: "relay", Run: components.relay.Run}, // records the requests that end with the listener
 		{Name: "listener", Run: listener.Run},
 		{Name: "gateway", Run: components.gateway.Run},
 	}
@@ -110,6 +112,7 @@ type components struct {
 	key     []byte // of the server
 	control *control.Service
 	gateway *gateway.Gateway
+	relay   *relay.Relay
 	renders *renderer
 	// kubernetes serves custom resources; nil if there is no API server for them.
 	kubernetes *kubeapi.Server
@@ -154,7 +157,9 @@ func build(ctx context.Context, cfg Config, db database, st store.Store, git *gi
 		return components{}, err
 	}
 	kubernetes, err := newKubernetes(cfg, c)
-	return components{key: keys.own, control: c, gateway: g, renders: renders, kubernetes: kubernetes}, err
+	return components{
+		key: keys.own, control: c, gateway: g, relay: relay.New(relay.Config{Log: cfg.Log}, c, g), renders: renders, kubernetes: kubernetes,
+	}, err
 }
 
 // openListener binds the port and serves everything on it.
@@ -164,7 +169,7 @@ func openListener(cfg Config, r components, metrics *prometheus.Registry) (*list
 	listener, err := listen.New(listen.Config{
 		Address: cfg.Listen, AgentAddress: cfg.AgentListen, CertFile: cfg.TLSCertFile, KeyFile: cfg.TLSKeyFile,
 		CACertFile: cfg.TLSCACertFile, CAKeyFile: cfg.TLSCAKeyFile, DataDir: cfg.DataDir, Hosts: cfg.certHosts(), Plaintext: cfg.Plaintext, Log: cfg.Log,
-	}, r.gateway.NewServer(), http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { handler.ServeHTTP(w, req) }))
+	}, listen.Agents{Connect: r.gateway.NewServer(), Tunnel: r.gateway.NewTunnelServer(r.relay)}, http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) { handler.ServeHTTP(w, req) }))
 	if err != nil {
 		return nil, err
 	}
@@ -185,6 +190,7 @@ func newHandler(cfg Config, r components, metrics *prometheus.Registry, listener
 		DefaultImage: cfg.AgentImage,
 		Version:      version.String(),
 		Login:        people,
+		Kube:         kubeDoor{r.relay},
 		PerCaller:    restapi.Rate{PerSecond: cfg.APIRate, Burst: int(2 * cfg.APIRate)},
 		Metrics:      metrics,
 		Log:          cfg.Log,

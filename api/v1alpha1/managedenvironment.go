@@ -89,6 +89,10 @@ type DisconnectedCluster struct {
 	// The agent stores their credentials as Secrets in the namespace of Argo CD.
 	// +optional
 	EngineInstance bool `json:"engineInstance,omitempty"`
+	// Tunnel lets callers with an access rule reach the API server of the cluster through the agent. The manifest of the
+	// agent then has the permissions for it; the RBAC of the cluster decides what each caller may do.
+	// +optional
+	Tunnel bool `json:"tunnel,omitempty"`
 	// ClusterRegistrationSecret is the name of a Secret in the namespace of this resource. Its key registrationToken holds
 	// the token with which the agent connects.
 	// +kubebuilder:validation:MinLength=1

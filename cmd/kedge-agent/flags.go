@@ -51,6 +51,7 @@ func parseFlags(args []string, stdout, stderr io.Writer) (agent.Config, error) {
 	f.StringVar(&cfg.ArgoCDNamespace, "argocd-namespace", "", "namespace of an Argo CD that fetches and applies (default: the agent applies by itself)")
 	f.StringVar(&cfg.Replica, "replica", defaultReplica(), "name of this replica, unique within the agent")
 	f.StringVar(&budget, "offline-budget", "28Mi", "size of the offline cache in Secrets of --namespace, for times without the server; 0 disables it")
+	f.BoolVar(&cfg.Tunnel, "tunnel", cfg.Tunnel, "let people use the cluster through the server, for example with kubectl; the RBAC of the cluster decides what they may do")
 	f.StringVar(&cfg.PolicyFile, "policy-file", "", "policy of the cluster's owner, which the server cannot override; changes take effect immediately; a file that does not exist at the start restricts nothing (see docs/applying.md)")
 	f.StringVar(&logFormat, "log-format", obs.FormatJSON, "json or text")
 	f.BoolVar(&showVersion, "version", false, "print the version and exit")

@@ -12,6 +12,9 @@ const (
 	Policy = "kedge-agent-policy"
 	// PolicyKey is the key of the policy in that ConfigMap.
 	PolicyKey = "policy.yaml"
+	// Tunnel is the ServiceAccount whose token the agent uses for requests of callers. It may impersonate them and nothing
+	// else.
+	Tunnel = "kedge-tunnel"
 	// Slots is the number of Secrets of the offline cache. Their names are fixed, because RBAC can grant
 	// access to named Secrets without granting access to every Secret of the namespace.
 	Slots = 32

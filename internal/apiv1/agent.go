@@ -26,7 +26,8 @@ type Membership struct {
 	Role   string `json:"role"`
 }
 
-// Agent is an identity that connects from a cluster, with its status.
+// Agent is an identity that connects from a cluster, with its status. It has more than 20 fields because they are the
+// columns of one flat JSON object.
 type Agent struct {
 	ID                    string            `json:"id"`
 	Name                  string            `json:"name"`
@@ -37,6 +38,7 @@ type Agent struct {
 	DeliverGitCredentials bool              `json:"deliverGitCredentials,omitempty" doc:"Whether the agent stores the credentials of private repositories in the namespace of Argo CD."`
 	EngineInstance        bool              `json:"engineInstance,omitempty" doc:"Whether push environments are placed on the agent."`
 	Draining              bool              `json:"draining,omitempty" doc:"Whether the push environments of the agent move to other engine instances."`
+	Tunnel                bool              `json:"tunnel,omitempty" doc:"Whether callers with an access rule reach the API server of the cluster through the agent."`
 	KindFilter            *KindFilter       `json:"kindFilter,omitempty" doc:"The kinds of objects that the agent manages; absent if it has no filter besides the built-in exclusions."`
 	KindFilterFromConfig  bool              `json:"kindFilterFromConfig,omitempty" doc:"Whether the configuration file of the agent declares the kind filter, so that only the file can change it."`
 	Reason                string            `json:"reason" doc:"AgentConnected, AgentDisconnected or AgentNeverConnected."`
@@ -78,6 +80,7 @@ type EnrollAgent struct {
 	EngineNamespace       string            `json:"engineNamespace,omitempty" maxLength:"63" doc:"Namespace of an Argo CD in the cluster, which then fetches and applies the deployments of the agent. If absent, the agent applies them by itself."`
 	DeliverGitCredentials bool              `json:"deliverGitCredentials,omitempty" doc:"Sends the credentials of private repositories of the tenant to the agent, which stores them as Secrets in the namespace of Argo CD. Requires engineNamespace."`
 	EngineInstance        bool              `json:"engineInstance,omitempty" doc:"Lets push environments of the tenant be placed on the agent, which gets their credentials. Requires engineNamespace."`
+	Tunnel                bool              `json:"tunnel,omitempty" doc:"Lets callers with an access rule reach the API server of the cluster through the agent."`
 	KindFilter            *KindFilter       `json:"kindFilter,omitempty" doc:"The kinds of objects that the agent manages; all except the built-in exclusions if absent."`
 	Image                 string            `json:"image,omitempty" doc:"Image of the agent; required unless the server has a default (--agent-image) or withoutDeployment is set."`
 	Replicas              int               `json:"replicas,omitempty" minimum:"0" maximum:"9" doc:"Number of pods. One leads, the others are on standby. Default: 1."`
@@ -102,6 +105,7 @@ type UpdateAgent struct {
 	DeliverGitCredentials *bool             `json:"deliverGitCredentials,omitempty" doc:"Whether the agent gets the credentials of private repositories. After a change, apply the manifest of the agent again."`
 	EngineInstance        *bool             `json:"engineInstance,omitempty" doc:"Whether push environments are placed on the agent. It cannot be cleared while the agent serves one. After a change, apply the manifest of the agent again."`
 	Draining              *bool             `json:"draining,omitempty" doc:"Moves the push environments of an engine instance to another one, and places no others on it."`
+	Tunnel                *bool             `json:"tunnel,omitempty" doc:"Whether callers with an access rule reach the API server of the cluster through the agent. After it is set, apply the manifest of the agent again."`
 	KindFilter            *KindFilter       `json:"kindFilter,omitempty" doc:"Replaces the kind filter; {} removes it. A change deletes nothing."`
 }
 

@@ -34,6 +34,9 @@ type Agent struct {
 	Instance bool
 	// Draining keeps push environments away from an engine instance, and moves those that it serves to another one.
 	Draining bool
+	// Tunnel lets callers with an AccessRule reach the API server of the cluster through the agent. The agent itself does not
+	// depend on it: it has the flag --tunnel.
+	Tunnel bool
 	// Kinds selects the kinds of objects that the agent manages.
 	Kinds KindFilter
 	// KindsFromConfig means that the configuration file of the agent declares Kinds. Only the file can change them then.

@@ -32,6 +32,8 @@ type (
 	RunID string
 	// OperationID identifies an operation.
 	OperationID string
+	// AccessRuleID identifies an access rule.
+	AccessRuleID string
 	// EngineUpgradeID identifies an upgrade of Argo CD.
 	EngineUpgradeID string
 )
@@ -76,6 +78,9 @@ func NewRunID() RunID { return RunID(newID("run")) }
 
 // NewOperationID returns a new id.
 func NewOperationID() OperationID { return OperationID(newID("opn")) }
+
+// NewAccessRuleID returns a new id.
+func NewAccessRuleID() AccessRuleID { return AccessRuleID(newID("acr")) }
 
 // NewEngineUpgradeID returns a new id.
 func NewEngineUpgradeID() EngineUpgradeID { return EngineUpgradeID(newID("upg")) }

@@ -283,7 +283,7 @@ const (
 	ReasonCredentialAccepted  Reason = "CredentialAccepted"
 )
 
-// Reasons of requests that the REST API refuses.
+// Reasons of requests that the server refuses.
 const (
 	ReasonResourceNotFound Reason = "ResourceNotFound"
 	ReasonAlreadyExists    Reason = "AlreadyExists"
@@ -292,6 +292,8 @@ const (
 	ReasonRequestInvalid   Reason = "RequestInvalid"
 	ReasonQuotaExceeded    Reason = "QuotaExceeded"
 	ReasonRoleRequired     Reason = "RoleRequired"
+	ReasonTunnelDisabled   Reason = "TunnelDisabled"
+	ReasonAccessNotAllowed Reason = "AccessNotAllowed"
 )
 
 // Reasons of findings of kedge doctor that are no state of one resource.

@@ -282,7 +282,7 @@ var reasonGroups = []ReasonGroup{
 		{ReasonDeploymentNotFound, "The namespace has no GitOpsDeployment of this name yet.", "Create the GitOpsDeployment, or correct the name."},
 		{ReasonCredentialAccepted, "The Git server accepted the credential.", "No action is needed."},
 	}},
-	{"Refused requests of the REST API", []ReasonInfo{
+	{"Refused requests", []ReasonInfo{
 		{ReasonResourceNotFound, "The resource does not exist, or you cannot read its tenant.", "Check the name and the tenant."},
 		{ReasonAlreadyExists, "A resource of this name already exists.", "Use another name, or delete the resource first."},
 		{ReasonConflict, "The state of the resource does not allow the request now.", "See the message."},
@@ -290,6 +290,8 @@ var reasonGroups = []ReasonGroup{
 		{ReasonRequestInvalid, "A field of the request is invalid.", "Correct the fields that the message names."},
 		{ReasonQuotaExceeded, "The request exceeds a quota of the tenant.", "Delete resources that you do not need, or ask a fleet admin to raise the quota."},
 		{ReasonRoleRequired, "Your role does not allow the request.", "Ask an administrator of the tenant for the role that the message names."},
+		{ReasonTunnelDisabled, "The tunnel of the agent is off, so that nobody reaches the cluster through it.", "Open it with kedge agent set NAME --tunnel, and apply the manifest of the agent again."},
+		{ReasonAccessNotAllowed, "No access rule of the tenant lets the caller reach the cluster of the agent.", "Ask an administrator of the tenant for a rule: kedge access create."},
 	}},
 	{"Findings of kedge doctor", []ReasonInfo{
 		{ReasonSourceInvalid, "The source of a deployment cannot be used.", "See the message of the deployment."},

@@ -103,6 +103,9 @@ func (o Options) args() []string {
 	if o.Agent.EngineNamespace != "" {
 		args = append(args, "--argocd-namespace="+o.Agent.EngineNamespace)
 	}
+	if o.Agent.Tunnel {
+		args = append(args, "--tunnel")
+	}
 	return append(args, "--policy-file="+policyDir+"/"+agentnames.PolicyKey, "--listen=:8080")
 }
 

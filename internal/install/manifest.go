@@ -92,8 +92,11 @@ func Manifest(o Options) ([]byte, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	objects := []runtime.Object{o.namespace(), o.serviceAccount()}
+	objects := []runtime.Object{o.namespace(), o.serviceAccount(agentName)}
 	objects = append(objects, o.rbac()...)
+	if o.Agent.Tunnel {
+		objects = append(objects, o.tunnel()...)
+	}
 	if o.WithSecret {
 		objects = append(objects, o.tokenSecret())
 	}

@@ -50,6 +50,8 @@ func TestManifestMatchesGoldenFile(t *testing.T) {
 		"without-secret":     func(o *install.Options) { o.WithSecret, o.Token = false, "" },
 		"argocd":             withArgoCD,
 		"argocd-credentials": func(o *install.Options) { withArgoCD(o); o.Agent.DeliverGitCredentials = true },
+		"tunnel":             func(o *install.Options) { o.Agent.Tunnel, o.TenantName = true, "acme" },
+		"tunnel-namespaced":  func(o *install.Options) { namespaced(o); o.Agent.Tunnel = true },
 		"replicas":           func(o *install.Options) { o.Replicas = 2 },
 		"outside":            func(o *install.Options) { o.WithoutDeployment, o.Image = true, "" },
 		"plaintext-ignores":  func(o *install.Options) { o.ServerAddress = "ws://127.0.0.1:8080" },

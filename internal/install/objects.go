@@ -33,10 +33,10 @@ func (o Options) namespace() *corev1.Namespace {
 	return ns
 }
 
-func (o Options) serviceAccount() *corev1.ServiceAccount {
+func (o Options) serviceAccount(name string) *corev1.ServiceAccount {
 	return &corev1.ServiceAccount{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "ServiceAccount"},
-		ObjectMeta: o.meta(o.AgentNamespace, agentName),
+		ObjectMeta: o.meta(o.AgentNamespace, name),
 	}
 }
 
@@ -119,17 +119,22 @@ func (o Options) clusterRBAC() []runtime.Object {
 	rules := everything()
 	// Without this rule the agent could not apply a ClusterRole that has rules for non-resource URLs.
 	rules = append(rules, rbacv1.PolicyRule{NonResourceURLs: []string{"*"}, Verbs: []string{"*"}})
+	return o.clusterRolePair(o.AgentNamespace, agentName, rules)
+}
+
+// clusterRolePair returns a ClusterRole, and its binding to a ServiceAccount in the namespace of the agent.
+func (o Options) clusterRolePair(name, account string, rules []rbacv1.PolicyRule) []runtime.Object {
 	return []runtime.Object{
 		&rbacv1.ClusterRole{
 			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRole"},
-			ObjectMeta: o.meta("", o.AgentNamespace),
+			ObjectMeta: o.meta("", name),
 			Rules:      rules,
 		},
 		&rbacv1.ClusterRoleBinding{
 			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "ClusterRoleBinding"},
-			ObjectMeta: o.meta("", o.AgentNamespace),
-			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: o.AgentNamespace},
-			Subjects:   o.subjects(),
+			ObjectMeta: o.meta("", name),
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
+			Subjects:   o.subjects(account),
 		},
 	}
 }
@@ -145,13 +150,13 @@ func (o Options) rolePair(namespace, name string, rules []rbacv1.PolicyRule) []r
 			TypeMeta:   metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: "RoleBinding"},
 			ObjectMeta: o.meta(namespace, name),
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-			Subjects:   o.subjects(),
+			Subjects:   o.subjects(agentName),
 		},
 	}
 }
 
-func (o Options) subjects() []rbacv1.Subject {
-	return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: o.AgentNamespace, Name: agentName}}
+func (o Options) subjects(account string) []rbacv1.Subject {
+	return []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: o.AgentNamespace, Name: account}}
 }
 
 func everything() []rbacv1.PolicyRule {

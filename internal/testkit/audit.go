@@ -15,6 +15,7 @@ type Request struct {
 	URI                  string
 	Code                 int
 	UserAgent            string
+	ImpersonatedUser     string // "" for a request without impersonation
 	Stage                string
 }
 
@@ -55,7 +56,7 @@ func (c *Cluster) Requests(tb testing.TB) []Request {
 func parseRequest(line []byte) (Request, bool) {
 	var event struct {
 		Verb, RequestURI, Stage, UserAgent string
-		User                               struct{ Username string }
+		User, ImpersonatedUser             struct{ Username string }
 		ObjectRef                          struct{ APIGroup, Resource, Subresource, Namespace, Name string }
 		ResponseStatus                     struct{ Code int }
 	}
@@ -68,6 +69,6 @@ func parseRequest(line []byte) (Request, bool) {
 		Group: o.APIGroup, Resource: o.Resource, Sub: o.Subresource,
 		Namespace: o.Namespace, Name: o.Name,
 		URI: event.RequestURI, Code: event.ResponseStatus.Code,
-		UserAgent: event.UserAgent, Stage: event.Stage,
+		UserAgent: event.UserAgent, ImpersonatedUser: event.ImpersonatedUser.Username, Stage: event.Stage,
 	}, true
 }

@@ -27,6 +27,8 @@ type Hello struct {
 	Capabilities     fleet.Capabilities
 	// EngineNamespace is the namespace of the Argo CD that applies for the agent; "" if the agent applies by itself.
 	EngineNamespace string
+	// Tunnel means that the agent accepts OpenTunnels.
+	Tunnel bool
 	// TargetStates has the states of all targets; nil when Hello does not contain them.
 	TargetStates map[fleet.TargetID]TargetState
 }
@@ -64,7 +66,7 @@ func (h Hello) Proto() *agentv1.Hello {
 		TargetStates: states,
 		AgentVersion: cleanWord(h.AgentVersion), KubeVersion: cleanWord(h.KubeVersion), ClusterUid: cleanWord(h.ClusterUID),
 		Replica: cleanWord(h.Replica), StateHash: h.StateHash, StatusHash: h.StatusHash, Clock: timestamp(h.Clock), Standby: h.Standby,
-		CapabilitiesHash: h.Capabilities.Hash(), EngineNamespace: cleanWord(h.EngineNamespace),
+		CapabilitiesHash: h.Capabilities.Hash(), EngineNamespace: cleanWord(h.EngineNamespace), Tunnel: h.Tunnel,
 	}
 }
 
@@ -73,7 +75,7 @@ func ParseHello(m *agentv1.Hello) (Hello, error) {
 	h := Hello{
 		AgentVersion: m.GetAgentVersion(), KubeVersion: m.GetKubeVersion(), ClusterUID: m.GetClusterUid(),
 		Replica: m.GetReplica(), StateHash: m.GetStateHash(), StatusHash: m.GetStatusHash(), Standby: m.GetStandby(),
-		CapabilitiesHash: m.GetCapabilitiesHash(), EngineNamespace: m.GetEngineNamespace(),
+		CapabilitiesHash: m.GetCapabilitiesHash(), EngineNamespace: m.GetEngineNamespace(), Tunnel: m.GetTunnel(),
 	}
 	for what, word := range map[string]string{
 		"agent version": h.AgentVersion, "kube version": h.KubeVersion, "cluster uid": h.ClusterUID, "replica": h.Replica,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"sync"
 	"time"
@@ -39,6 +40,7 @@ type Server struct {
 
 	listener *listen.Server
 	gateway  *gateway.Gateway
+	tunnels  *tunnels
 	stop     context.CancelFunc
 	kill     context.CancelFunc
 	running  sync.WaitGroup
@@ -66,7 +68,7 @@ func Serve(c gateway.Control, o Options) (*Server, error) {
 	if o.Address == "" {
 		o.Address = "127.0.0.1:0"
 	}
-	s := &Server{Metrics: prometheus.NewRegistry()}
+	s := &Server{Metrics: prometheus.NewRegistry(), tunnels: &tunnels{conns: make(chan net.Conn)}}
 	var err error
 	s.gateway, err = gateway.New(gateway.Config{
 		Lease: o.Lease, MaxAge: o.MaxAge, RecheckEvery: o.Recheck, MaxIdle: o.MaxIdle, Limits: o.Limits, Handshakes: o.Handshakes, StopGrace: o.StopGrace, Version: "test", Log: o.Log, Metrics: s.Metrics,
@@ -78,7 +80,7 @@ func Serve(c gateway.Control, o Options) (*Server, error) {
 	if o.DataDir != "" {
 		cfg.DataDir, cfg.Hosts = o.DataDir, []string{"kedge.test"}
 	}
-	if s.listener, err = listen.New(cfg, s.gateway.NewServer(), o.Handler); err != nil {
+	if s.listener, err = listen.New(cfg, listen.Agents{Connect: s.gateway.NewServer(), Tunnel: s.gateway.NewTunnelServer(s.tunnels)}, o.Handler); err != nil {
 		return nil, err
 	}
 	var listenerCtx, gatewayCtx context.Context

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"sync"
@@ -60,6 +61,9 @@ type Config struct {
 	// Disconnected is called after each failed attempt to connect and each lost connection, before the next attempt. It
 	// may call Resume. Disconnected may be nil.
 	Disconnected func(ctx context.Context)
+	// Tunnel serves a connection from the server, for a caller, until it is closed; nil means that the agent offers no
+	// tunnels. It is called in a goroutine of its own.
+	Tunnel func(conn net.Conn, c wire.TunnelCaller)
 	// Unpack unpacks a bundle; nil means manifest.Unpack.
 	Unpack func(digest string, zstd []byte) (*manifest.Set, error)
 	Log    *slog.Logger
@@ -74,6 +78,7 @@ type Client struct {
 	log    *slog.Logger
 	tokens tokenSource
 
+	tunnels             tunnels
 	statuses            statuses
 	events              events
 	wake                wait.Signal // signals that the writer has something to send

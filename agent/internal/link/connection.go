@@ -23,6 +23,9 @@ type connection struct {
 	log    *slog.Logger // names tenant and agent after Welcome
 	rpc    agentv1.AgentServiceClient
 	stream grpc.BidiStreamingClient[agentv1.ConnectRequest, agentv1.ConnectResponse]
+	// tunnel is the second connection, for tunnels; nil until the server has asked for one. Only the reader uses it.
+	tunnel       *tunnelConn
+	agentVersion string
 	// sendStates makes the writer list the states of all targets.
 	sendStates   chan struct{}
 	capabilities sentCapabilities
@@ -82,7 +85,7 @@ func (c *Client) connectWith(ctx context.Context, token string) (welcomed bool, 
 	defer cancel(nil)
 
 	conn := &connection{
-		Client: c, log: c.log, rpc: agentv1.NewAgentServiceClient(cc), token: token, storedToken: c.tokens.newest,
+		Client: c, log: c.log, agentVersion: hello.AgentVersion, rpc: agentv1.NewAgentServiceClient(cc), token: token, storedToken: c.tokens.newest,
 		rotated: make(chan rotation, 1), sendStates: make(chan struct{}, 1), lease: make(chan time.Duration, 1),
 		fetchSlots: make(chan struct{}, concurrentFetches), fetches: newFetchSet(), unavailable: map[string]error{},
 		timeout: time.AfterFunc(c.welcomeTimeout, func() { cancel(errNoWelcome) }),
@@ -100,6 +103,7 @@ func (c *Client) connectWith(ctx context.Context, token string) (welcomed bool, 
 	}
 	cancel(nil)
 	conn.fetches.wait()
+	conn.tunnel.retire()
 	return conn.welcomed, err
 }
 
@@ -119,7 +123,7 @@ func (d *dialer) explain(ctx context.Context, err error) error {
 
 // serve runs the writer beside the reader and stops both.
 func (n *connection) serve(ctx context.Context, hello wire.Hello) error {
-	hello.Clock, hello.Standby = time.Now(), n.cfg.Standby
+	hello.Clock, hello.Standby, hello.Tunnel = time.Now(), n.cfg.Standby, n.cfg.Tunnel != nil
 	n.capabilities = sentCapabilities{inHello: hello.Capabilities, hash: hello.Capabilities.Hash()}
 	if !n.cfg.Standby {
 		states, hash, known := n.states()

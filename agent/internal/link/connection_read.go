@@ -90,11 +90,14 @@ func (n *connection) setWelcomed() {
 
 func (n *connection) handleFrame(ctx context.Context, frame *agentv1.ConnectResponse) error {
 	count := n.cfg.Metrics.frames
-	if _, bye := frame.GetFrame().(*agentv1.ConnectResponse_Goodbye); n.cfg.Standby && !bye {
+	if n.cfg.Standby && !forStandby(frame) {
 		count.WithLabelValues("in", "unknown").Inc() // from a server that does not know standby connections
 		return nil
 	}
 	switch f := frame.GetFrame().(type) {
+	case *agentv1.ConnectResponse_OpenTunnels:
+		count.WithLabelValues("in", "open_tunnels").Inc()
+		n.openTunnels(int(f.OpenTunnels.GetCount()))
 	case *agentv1.ConnectResponse_Desired:
 		count.WithLabelValues("in", "desired").Inc()
 		return n.handleDesired(ctx, f.Desired)
@@ -121,4 +124,14 @@ func (n *connection) handleFrame(ctx context.Context, frame *agentv1.ConnectResp
 		count.WithLabelValues("in", "unknown").Inc()
 	}
 	return nil
+}
+
+// forStandby reports whether a standby handles a frame.
+func forStandby(frame *agentv1.ConnectResponse) bool {
+	switch frame.GetFrame().(type) {
+	case *agentv1.ConnectResponse_Goodbye, *agentv1.ConnectResponse_OpenTunnels:
+		return true
+	default:
+		return false
+	}
 }

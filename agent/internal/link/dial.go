@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -30,6 +31,8 @@ type dialer struct {
 	tls  *tls.Config // nil for plain text
 	// agentVersion is for the User-Agent header.
 	agentVersion string
+	// tunnel is set for the connection of the tunnels.
+	tunnel bool
 
 	mu  sync.Mutex
 	err error
@@ -56,23 +59,23 @@ func newDialer(cfg Config, addr address, agentVersion string) (*dialer, error) {
 }
 
 // client returns a gRPC client. It connects when it is first used.
-func (d *dialer) client() (*grpc.ClientConn, error) {
+func (d *dialer) client(options ...grpc.DialOption) (*grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if d.addr.scheme == "grpcs" {
 		creds = recordingCredentials{TransportCredentials: credentials.NewTLS(d.tls), dialer: d}
 	}
-	return grpc.NewClient("passthrough:///"+d.addr.hostPort(),
+	return grpc.NewClient("passthrough:///"+d.addr.hostPort(), append([]grpc.DialOption{
 		grpc.WithTransportCredentials(creds),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return d.dial(ctx) }),
-		grpc.WithUserAgent("kedge-agent/"+d.agentVersion),
+		grpc.WithUserAgent("kedge-agent/" + d.agentVersion),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(wire.MaxFrame), grpc.MaxCallSendMsgSize(wire.MaxFrame)),
 		// Half of the interval that the server enforces.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 20 * time.Second, Timeout: 10 * time.Second, PermitWithoutStream: true}),
 		// The link reconnects by itself: one ClientConn is one connection.
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: grpcbackoff.DefaultConfig, MinConnectTimeout: dialTimeout}),
 		grpc.WithDisableServiceConfig(), grpc.WithDisableRetry(), grpc.WithIdleTimeout(0),
-		grpc.WithReadBufferSize(4<<10), grpc.WithWriteBufferSize(4<<10),
-	)
+		grpc.WithReadBufferSize(4 << 10), grpc.WithWriteBufferSize(4 << 10),
+	}, options...)...)
 }
 
 func (d *dialer) dial(ctx context.Context) (net.Conn, error) {
@@ -87,6 +90,14 @@ func (d *dialer) open(ctx context.Context) (net.Conn, error) {
 	if d.addr.webSocket() {
 		return d.openWebSocket(ctx)
 	}
+	conn, err := d.openTCP(ctx)
+	if err == nil && d.tunnel && !d.addr.tls() {
+		_, err = io.WriteString(conn, wire.TunnelPreface)
+	}
+	return conn, err
+}
+
+func (d *dialer) openTCP(ctx context.Context) (net.Conn, error) {
 	proxy, err := d.proxy()
 	if err != nil {
 		return nil, err

@@ -7,6 +7,8 @@ import (
 	"net/http"
 
 	"github.com/coder/websocket"
+
+	"github.com/kedge-dev/kedge/internal/wire"
 )
 
 // maxMessage bounds one WebSocket message; gRPC writes far less at once.
@@ -32,6 +34,7 @@ func (d *dialer) openWebSocket(ctx context.Context) (net.Conn, error) {
 			// A redirect could send the token to another host.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
+		Subprotocols: d.subprotocols(),
 	})
 	if err != nil {
 		transport.CloseIdleConnections()
@@ -43,6 +46,14 @@ func (d *dialer) openWebSocket(ctx context.Context) (net.Conn, error) {
 	conn := websocket.NetConn(context.WithoutCancel(ctx), ws, websocket.MessageBinary)
 	ws.SetReadLimit(maxMessage) // NetConn has removed the limit
 	return webSocketConn{Conn: conn, ws: ws}, nil
+}
+
+// subprotocols tells the server which gRPC server the connection is for.
+func (d *dialer) subprotocols() []string {
+	if d.tunnel {
+		return []string{wire.TunnelProtocol}
+	}
+	return nil
 }
 
 // webSocketConn closes without the closing handshake, which would wait for a peer that may be gone.

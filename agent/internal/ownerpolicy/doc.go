@@ -13,6 +13,13 @@
 //	  require: true             # a deployment without a ServiceAccount is refused
 //	  allow: ["team-*/deployer"]
 //	deletions: false            # nothing is ever deleted; true when absent
+//	tunnel:                     # requests of people, for example with kubectl
+//	  enabled: false            # true when absent
+//	  readOnly: true
+//	  namespaces:               # no cluster-scoped objects then
+//	    allow: ["team-*"]
+//	  exec: false               # exec, attach, port-forward, proxy, debug; true when absent
+//	  secrets: false            # true when absent
 //
 // Kinds are filtered in this order: included kinds are allowed, excluded kinds are refused, all other kinds are allowed. To
 // allow only some kinds, exclude "*" and include these. The rules are written as in [fleet.KindFilter]. The kind filter of the

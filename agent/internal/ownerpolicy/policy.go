@@ -20,6 +20,7 @@ type Policy struct {
 	Kinds           Kinds           `json:"kinds"`
 	ServiceAccounts ServiceAccounts `json:"serviceAccounts"`
 	Deletions       *bool           `json:"deletions"`
+	Tunnel          Tunnel          `json:"tunnel"`
 }
 
 // Patterns are patterns of names, in which * matches any characters.
@@ -51,6 +52,7 @@ func Parse(text []byte) (Policy, error) {
 	}
 	for field, patterns := range map[string][]string{
 		"namespaces.allow": p.Namespaces.Allow, "namespaces.deny": p.Namespaces.Deny, "serviceAccounts.allow": p.ServiceAccounts.Allow,
+		"tunnel.namespaces.allow": p.Tunnel.Namespaces.Allow, "tunnel.namespaces.deny": p.Tunnel.Namespaces.Deny,
 	} {
 		for _, pattern := range patterns {
 			if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
@@ -81,8 +83,10 @@ func refused(message string) fleet.Cause {
 	return fleet.Cause{Reason: fleet.ReasonOwnerPolicy, Message: message}
 }
 
-func (p Policy) allowsNamespace(name string) bool {
-	return (len(p.Namespaces.Allow) == 0 || matches(p.Namespaces.Allow, name)) && !matches(p.Namespaces.Deny, name)
+func (p Policy) allowsNamespace(name string) bool { return p.Namespaces.allow(name) }
+
+func (p Patterns) allow(name string) bool {
+	return (len(p.Allow) == 0 || matches(p.Allow, name)) && !matches(p.Deny, name)
 }
 
 // RefuseAs returns why a deployment may not be applied as a ServiceAccount, or a zero Cause. An empty account means the agent itself.

@@ -75,6 +75,9 @@ func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastRe
 // Tenant is the tenant that the client works in.
 func (c *Client) Tenant() string { return c.cfg.Tenant }
 
+// CA is the PEM certificate that is trusted beside the CAs of the system; it may be empty.
+func (c *Client) CA() []byte { return c.cfg.CA }
+
 // Server is the address of the server.
 func (c *Client) Server() string { return c.base.String() }
 

@@ -41,6 +41,7 @@ const (
 	AgentTokenPrefix = "kedge-agent-"
 	APITokenPrefix   = "kedge-api-"
 	SessionPrefix    = "kedge-session-"
+	KubeTokenPrefix  = "kedge-kube-"
 )
 
 // NewToken returns a new token of at least 256 random bits with the given prefix.

@@ -4,9 +4,17 @@ import "github.com/kedge-dev/kedge/internal/fleet"
 
 // Principal is an authenticated caller.
 type Principal struct {
-	Name       string // of the token or the person
-	TokenID    fleet.TokenID
-	Session    bool // a logged-in person, not an API token
+	Name    string // of the token or the person
+	TokenID fleet.TokenID
+	// TokenHash is the hash of the token or session.
+	TokenHash []byte
+	Session   bool // a logged-in person, not an API token
+	Kube      bool // the caller may only send requests to clusters
+	// Subject is what the caller is for access rules: a token or a person; "" for the server itself and for other callers
+	// without a token, which no rule can name.
+	Subject fleet.AccessSubjectKind
+	// Groups are the groups of a person, from the identity provider at login; sorted.
+	Groups     []string
 	FleetAdmin bool
 	Roles      map[fleet.TenantID]fleet.Role // by tenant; ignored for a fleet admin
 

@@ -45,7 +45,7 @@ func (s *Service) EnrollAgent(ctx context.Context, p auth.Principal, tenant stri
 		}
 		agent.Scope, agent.Namespaces = scopeOf(req.Namespaces)
 		agent.EngineNamespace, agent.DeliverGitCredentials, agent.Instance = req.EngineNamespace, req.DeliverGitCredentials, req.Instance
-		agent.Kinds = fleet.NewKindFilter(req.Kinds.Include, req.Kinds.Exclude)
+		agent.Kinds, agent.Tunnel = fleet.NewKindFilter(req.Kinds.Include, req.Kinds.Exclude), req.Tunnel
 		if err := tx.Agents().Create(ctx, agent); err != nil {
 			return fmt.Errorf("agent %q: %w", req.Name, err)
 		}
@@ -152,7 +152,7 @@ func scopeOf(namespaces []string) (fleet.Scope, []string) {
 // sorted returns a set of names in its stored order.
 func sorted(names []string) []string { return slices.Compact(slices.Sorted(slices.Values(names))) }
 
-// UpdateAgent changes labels, namespaces, the kind filter, and the engine. Labels decide the environments of the agent, so targets are
+// UpdateAgent changes labels, namespaces, the kind filter, the engine, and the tunnel. Labels decide the environments of the agent, so targets are
 // created, detached, and attached again with them.
 func (s *Service) UpdateAgent(ctx context.Context, p auth.Principal, tenant, name string, req UpdateAgent, match Match) (AgentView, error) {
 	var out AgentView
@@ -229,6 +229,9 @@ func edited(a fleet.Agent, req UpdateAgent) (fleet.Agent, error) {
 	if req.Draining != nil {
 		a.Draining = *req.Draining
 	}
+	if req.Tunnel != nil {
+		a.Tunnel = *req.Tunnel
+	}
 	if a.Draining && !a.Instance {
 		return fleet.Agent{}, fleet.Invalid("draining", "only an engine instance can be drained")
 	}
@@ -257,7 +260,7 @@ func engineUnused(ctx context.Context, tx store.Tx, a fleet.Agent) error {
 }
 
 func sameAgent(a, b fleet.Agent) bool {
-	return maps.Equal(a.Labels, b.Labels) && a.SameToAgent(b) && a.KindsFromConfig == b.KindsFromConfig && a.Draining == b.Draining
+	return maps.Equal(a.Labels, b.Labels) && a.SameToAgent(b) && a.KindsFromConfig == b.KindsFromConfig && a.Draining == b.Draining && a.Tunnel == b.Tunnel
 }
 
 func (s *Service) editAgent(ctx context.Context, tx store.Tx, p auth.Principal, a fleet.Agent) (fleet.Agent, error) {
@@ -286,6 +289,9 @@ func agentWords(a fleet.Agent) string {
 	}
 	if a.Draining {
 		text += "; is drained"
+	}
+	if a.Tunnel {
+		text += "; has a tunnel"
 	}
 	if !a.Kinds.IsZero() {
 		text += "; includes kinds: " + listWords(a.Kinds.Include, "none") + "; excludes kinds: " + listWords(a.Kinds.Exclude, "none")

@@ -18,6 +18,8 @@ type EnrollAgent struct {
 	DeliverGitCredentials bool
 	// Instance lets push environments be placed on the agent. It requires EngineNamespace.
 	Instance bool
+	// Tunnel lets callers with an AccessRule reach the API server of the cluster through the agent.
+	Tunnel bool
 	// Kinds selects the kinds of objects that the agent manages.
 	Kinds fleet.KindFilter
 	// ConfigRepoURL is the repository of its configuration, or "".
@@ -41,6 +43,8 @@ type UpdateAgent struct {
 	Instance *bool
 	// Draining moves the push environments of an engine instance to another one.
 	Draining *bool
+	// Tunnel can change at any time. The agent needs the flag --tunnel and its permissions, which are in its manifest.
+	Tunnel *bool
 	// Kinds cannot change while the configuration file of the agent declares them; the update is a ConflictError then.
 	Kinds *fleet.KindFilter
 }

@@ -14,7 +14,7 @@ import (
 
 // reads are the use cases without relevant changes.
 var reads = []string{
-	"APITokens", "Agent", "ForeignApplications", "AgentConfig", "AgentObjects", "AgentTokens", "Agents", "Audit", "Credential", "Credentials", "Deployment", "DeploymentDeletion", "Deployments", "DetachedTargets", "Diagnose", "Diff", "EngineUpgrade", "EngineUpgrades", "Environment", "Environments", "Events",
+	"APITokens", "Access", "AccessRule", "AccessRules", "Agent", "ForeignApplications", "AgentConfig", "AgentObjects", "AgentTokens", "Agents", "Audit", "Credential", "Credentials", "Deployment", "DeploymentDeletion", "Deployments", "DetachedTargets", "Diagnose", "Diff", "EngineUpgrade", "EngineUpgrades", "Environment", "Environments", "Events",
 	"Fleet", "Follow", "GitLabProjects", "Grant", "Grants", "HeldPrunes", "Images", "Members", "Operation", "Operations", "People", "Person", "Repositories", "Repository", "Revisions", "Run", "RunWaiting", "Runs", "SyncRun", "TargetObjects", "Targets",
 	"Tenant", "Tenants", "Webhook",
 	// Stored responses: their requests are recorded separately.
@@ -81,6 +81,10 @@ func (s *scene) suspendAll() error {
 	return errors.Join(err1, err2, err3, err4)
 }
 
+func (s *scene) accessRule(name string) error {
+	return result(s.CreateAccessRule(s.ctx, root, "acme", control.CreateAccessRule{Name: name, AllAgents: true, Subjects: subject(fleet.AccessToken, "ci")}))
+}
+
 // result drops what a use-case returns beside its error.
 func result[T any](_ T, err error) error { return err }
 
@@ -128,6 +132,17 @@ func tenancyWrites() map[string]write {
 		"PutMember": simply(func(s *scene) error {
 			return s.PutMember(s.ctx, root, "acme", fleet.Member{Kind: fleet.MemberPerson, Subject: "bob", Role: fleet.RoleAdmin})
 		}),
+		"CreateAccessRule": simply(func(s *scene) error { return s.accessRule("new") }),
+		"UpdateAccessRule": {
+			prepare: func(s *scene) error { return s.accessRule("rule") },
+			do: func(s *scene) error {
+				return result(s.UpdateAccessRule(s.ctx, root, "acme", "rule", control.UpdateAccessRule{ReadOnly: new(true)}, control.Match{}))
+			},
+		},
+		"DeleteAccessRule": {
+			prepare: func(s *scene) error { return s.accessRule("rule") },
+			do:      func(s *scene) error { return s.DeleteAccessRule(s.ctx, root, "acme", "rule", control.Match{}) },
+		},
 		"RemoveMember": simply(func(s *scene) error { return s.RemoveMember(s.ctx, root, "acme", fleet.MemberGroup, "dev") }),
 		"CreateAPIToken": simply(func(s *scene) error {
 			return result2(s.CreateAPIToken(s.ctx, root, "", control.CreateAPIToken{Name: "new"}))

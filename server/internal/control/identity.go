@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -17,9 +18,26 @@ const touchEvery = time.Hour
 // Authenticate returns the caller of an API token or a session, with its current permissions: a changed
 // membership applies from the next call. It fails with auth.ErrUnauthenticated.
 func (s *Service) Authenticate(ctx context.Context, token string) (auth.Principal, error) {
+	return s.authenticate(ctx, token, false)
+}
+
+// Reauthenticate is Authenticate for a request that is open: the expiry of a kube token does not end it.
+func (s *Service) Reauthenticate(ctx context.Context, token string) (auth.Principal, error) {
+	return s.authenticate(ctx, token, true)
+}
+
+func (s *Service) authenticate(ctx context.Context, token string, open bool) (auth.Principal, error) {
+	hash, kube := auth.Hash(token), strings.HasPrefix(token, auth.KubeTokenPrefix)
+	if kube {
+		of, expires, err := s.parseKubeToken(token)
+		if err != nil || !open && !s.cfg.Now().Before(expires) {
+			return auth.Principal{}, auth.ErrUnauthenticated
+		}
+		hash = of
+	}
 	var p auth.Principal
 	err := s.store.View(ctx, func(tx store.Tx) error {
-		found, err := tx.Tokens().APITokenByHash(ctx, auth.Hash(token))
+		found, err := tx.Tokens().APITokenByHash(ctx, hash)
 		if err != nil {
 			return err
 		}
@@ -27,6 +45,7 @@ func (s *Service) Authenticate(ctx context.Context, token string) (auth.Principa
 			return store.ErrNotFound
 		}
 		p, err = principal(ctx, tx, found)
+		p.TokenHash, p.Kube = hash, kube
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) {
@@ -40,13 +59,14 @@ func (s *Service) Authenticate(ctx context.Context, token string) (auth.Principa
 func principal(ctx context.Context, tx store.Tx, t fleet.APIToken) (auth.Principal, error) {
 	p := auth.Principal{Name: t.Name, TokenID: t.ID, FleetAdmin: t.FleetAdmin, Roles: map[fleet.TenantID]fleet.Role{}}
 	if t.Subject == "" {
+		p.Subject = fleet.AccessToken
 		p.FleetAdmin = t.Role == fleet.RoleFleetAdmin
 		if !p.FleetAdmin {
 			p.Roles[t.TenantID] = t.Role
 		}
 		return p, nil
 	}
-	p.Session, p.Name = true, t.Subject
+	p.Session, p.Name, p.Subject, p.Groups = true, t.Subject, fleet.AccessPerson, t.Groups
 	members, err := tx.Members().OfAllTenants(ctx, t.Subject, t.Groups)
 	if err != nil {
 		return auth.Principal{}, fmt.Errorf("reading the memberships of %q: %w", t.Subject, err)

@@ -65,7 +65,8 @@ func (d *fixture) furnish(t *testing.T, name string) side {
 	token, _, err := d.CreateAPIToken(d.ctx, root, name, control.CreateAPIToken{Name: name + "-token", Role: fleet.RoleViewer})
 	ok(t, err)
 	ok(t, d.PutMember(d.ctx, root, name, fleet.Member{Kind: fleet.MemberPerson, Subject: name + "-person", Role: fleet.RoleViewer}))
-	s.words = append(s.words, name+"-person", name+"/"+name+"-env", url, string(made.Agent.ID), string(tokens[0].ID), string(env.ID),
+	rule := d.allow(t, name, name+"-rule", subject(fleet.AccessPerson, name+"-person"), nil)
+	s.words = append(s.words, name+"-rule", string(rule.ID), name+"-person", name+"/"+name+"-env", url, string(made.Agent.ID), string(tokens[0].ID), string(env.ID),
 		string(dep.ID), string(dep.RepositoryID), string(run.ID), string(run.OperationID), string(token.ID))
 	for _, target := range d.targets(t, name, name+"-app") {
 		s.words = append(s.words, string(target.ID))
@@ -102,6 +103,8 @@ func (d *fixture) rows(t failer, s side) []string {
 		add("token", tokens, err)
 		environments, err := tx.Environments().List(ctx, id, store.Page{})
 		add("environment", environments, err)
+		rules, err := tx.AccessRules().List(ctx, id, store.Whole())
+		add("access rule", rules, err)
 		given, err := tx.Grants().Given(ctx, id, store.Whole())
 		add("grant", given, err)
 		repositories, err := tx.Repositories().List(ctx, id, store.RepositoryFilter{})
@@ -216,7 +219,7 @@ func TestNoRequestCrossesTenants(t *testing.T) {
 		d, closeFixture := openFixture(t, copyOf(t, furnished))
 		defer closeFixture()
 		words := slices.Concat(mine.words, theirs.words, []string{
-			"", "new", string(fleet.RoleViewer), string(fleet.RoleAdmin), string(fleet.RoleFleetAdmin), string(fleet.MemberPerson), string(fleet.CredentialHTTPS),
+			"", "new", string(fleet.RoleViewer), string(fleet.RoleAdmin), string(fleet.RoleFleetAdmin), string(fleet.MemberPerson), string(fleet.AccessToken), string(fleet.CredentialHTTPS),
 		})
 		before := d.rows(rt, theirs)
 		asked, thrown := "", newDice(rt)

@@ -85,7 +85,7 @@ func (s *Service) endSessions(ctx context.Context, tx store.Tx, p auth.Principal
 }
 
 // ForgetPerson frees the name of a person who has left, for the next person with that name at the provider.
-// Everything of the name is deleted: sessions, and the memberships in all tenants.
+// Everything of the name is deleted: sessions, and the memberships and access rules in all tenants.
 func (s *Service) ForgetPerson(ctx context.Context, p auth.Principal, name string) error {
 	if err := fleetAdmin(p); err != nil {
 		return err
@@ -114,6 +114,9 @@ func (s *Service) ForgetPerson(ctx context.Context, p auth.Principal, name strin
 			if err := s.audit(ctx, tx, p, memberEvent("member.remove", m)); err != nil {
 				return err
 			}
+		}
+		if err := s.forgetAccess(ctx, tx, p, name); err != nil {
+			return err
 		}
 		return s.audit(ctx, tx, p, personEvent("person.forget", person, fmt.Sprintf("subject %s of %s", person.Subject, person.Issuer)))
 	})

@@ -110,6 +110,7 @@ type Gateway struct {
 	rechecks      *rechecks
 	slots         slots
 	sessions      *registry
+	tunnels       *tunnels
 	// activity counts sessions, desired states and statuses. See releaseMemory.
 	activity atomic.Int64
 	// credentialVersion counts the changes of tokens and agents. A session whose token was checked at an older version
@@ -177,6 +178,8 @@ func New(cfg Config, control Control) (*Gateway, error) {
 		return nil, fmt.Errorf("registering the gateway's metrics: %w", err)
 	}
 	g.sessions = newRegistry(g.metrics.connected)
+	g.rechecks = newRechecks(g)
+	g.tunnels = newTunnels(g.rechecks)
 	g.bundles = newBundleCache(func(ctx context.Context, tenant fleet.TenantID, digest string) (fleet.Bundle, error) {
 		g.metrics.bundlesLoaded.Inc()
 		return control.Bundle(ctx, tenant, digest)
@@ -185,7 +188,7 @@ func New(cfg Config, control Control) (*Gateway, error) {
 	g.disconnects = newDisconnects(control.AgentDisconnected, g.log)
 	g.limiters = newLimiters(cfg.Limits, g.metrics)
 	g.tokenFailures = newTokenFailures(g.limiters.limits.InvalidTokens, g.metrics)
-	g.rotations, g.rechecks = newRotations(g), newRechecks(g)
+	g.rotations = newRotations(g)
 	return g, nil
 }
 
@@ -234,6 +237,7 @@ func (g *Gateway) follow(ctx context.Context) {
 			s.schedule(func(w *pendingWork) { w.all = true })
 			g.rechecks.add(s)
 		})
+		g.tunnels.recheckAll()
 		if errors.Is(err, control.ErrRewound) {
 			g.reconnectAll()
 		}
@@ -249,6 +253,13 @@ func (g *Gateway) reconnectAll() {
 	})
 }
 
+// recheckAgent checks the tokens of an agent again.
+func (g *Gateway) recheckAgent(id fleet.AgentID) {
+	g.credentialVersion.Add(1)
+	g.sessions.forEachOf(id, func(s *session) { g.rechecks.add(s) })
+	g.tunnels.recheck(id)
+}
+
 // dispatch passes changes on to the sessions that they concern.
 func (g *Gateway) dispatch(changes []store.Change) {
 	for _, c := range changes {
@@ -256,11 +267,9 @@ func (g *Gateway) dispatch(changes []store.Change) {
 		case store.ChangeDesired:
 			g.sessions.forEachOf(c.AgentID, func(s *session) { s.markDirty(fleet.TargetID(c.ID), c.At) })
 		case store.ChangeToken:
-			g.credentialVersion.Add(1)
-			g.sessions.forEachOf(c.AgentID, g.rechecks.add)
+			g.recheckAgent(c.AgentID)
 		case store.ChangeAgent:
-			g.credentialVersion.Add(1)
-			g.sessions.forEachOf(fleet.AgentID(c.ID), g.rechecks.add)
+			g.recheckAgent(fleet.AgentID(c.ID))
 		case store.ChangeEnvironment:
 			g.sessions.forEachOfTenant(c.TenantID, func(s *session) {
 				if s.agent.Instance {

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -19,28 +20,35 @@ const (
 	recheckSlots = 60
 )
 
-// rechecks checks whether the tokens of open sessions are still valid. Sessions do not do that themselves: a
-// session is blocked while its agent receives nothing.
+// rechecks checks whether the tokens of open sessions and tunnels are still valid. Sessions do not do that
+// themselves: a session is blocked while its agent receives nothing.
 type rechecks struct {
 	gateway *Gateway
 	wake    wait.Signal
 
 	mu      sync.Mutex
-	pending map[*session]struct{}
+	pending map[rechecked]struct{}
+}
+
+// rechecked is a session or a tunnel.
+type rechecked interface {
+	// recheck ends it if its token is not valid any more. It fails if it cannot check that now.
+	recheck(ctx context.Context) error
+	log() *slog.Logger
 }
 
 func newRechecks(g *Gateway) *rechecks {
-	return &rechecks{gateway: g, wake: wait.NewSignal(), pending: map[*session]struct{}{}}
+	return &rechecks{gateway: g, wake: wait.NewSignal(), pending: map[rechecked]struct{}{}}
 }
 
-func (r *rechecks) add(s *session) {
+func (r *rechecks) add(s rechecked) {
 	r.mu.Lock()
 	r.pending[s] = struct{}{}
 	r.mu.Unlock()
 	r.wake.Set()
 }
 
-func (r *rechecks) next() *session {
+func (r *rechecks) next() rechecked {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for s := range r.pending {
@@ -96,8 +104,7 @@ func (r *rechecks) work(ctx context.Context) {
 	}
 }
 
-// recheck ends the session of an agent that is no longer valid or whose configuration has changed. It fails if it
-// cannot check that now.
+// recheck also ends a session whose configuration has changed.
 func (s *session) recheck(ctx context.Context) error {
 	if s.ended() != nil {
 		return nil

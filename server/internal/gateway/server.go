@@ -19,7 +19,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/auth"
 )
 
-// NewServer returns a gRPC server for agents with the gateway registered.
+// NewServer returns a gRPC server for agents with the gateway registered. It does not serve tunnels.
 func (g *Gateway) NewServer() *grpc.Server {
 	srv := grpc.NewServer(
 		grpc.MaxRecvMsgSize(wire.MaxFrame),

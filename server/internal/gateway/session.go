@@ -42,6 +42,7 @@ type session struct {
 	stream  grpc.BidiStreamingServer[agentv1.ConnectRequest, agentv1.ConnectResponse]
 	*caller
 	conn        fleet.Connection
+	tunnel      bool // the agent accepts OpenTunnels
 	limits      *agentLimits
 	recheckSlot uint8 // selects the tick at which the token is checked again
 	hello       chan *wire.Hello
@@ -82,6 +83,7 @@ type pendingWork struct {
 	dirty           map[fleet.TargetID]time.Time        // targets that changed, and when
 	all             bool                                // every target may have changed
 	environments    bool                                // the push environments may have changed
+	tunnels         int                                 // ask the agent for that many tunnels
 	complete        bool                                // send SnapshotComplete after the targets
 	held            map[fleet.TargetID]wire.TargetState // the agent's answer to send_held
 	awaitingStates  bool                                // the agent was asked for TargetStates and has not answered
@@ -161,6 +163,7 @@ func (s *session) handshake(ctx context.Context, hello *wire.Hello) error {
 		Version: hello.AgentVersion, KubeVersion: hello.KubeVersion, ClusterUID: hello.ClusterUID,
 		EngineNamespace: hello.EngineNamespace, RemoteAddr: remoteAddr(ctx), ConnectedAt: now, LastSeenAt: now, Standby: hello.Standby,
 	}
+	s.tunnel = hello.Tunnel
 	// Register before the first read of rows: a change in between marks the session dirty.
 	if !s.gateway.register(s) {
 		return errStopped

@@ -107,6 +107,13 @@ func (s *session) process(ctx context.Context) error {
 			return err
 		}
 	}
+	if work.tunnels > 0 { // first: a person waits
+		if err := s.send("open_tunnels", &agentv1.ConnectResponse{
+			Frame: &agentv1.ConnectResponse_OpenTunnels{OpenTunnels: &agentv1.OpenTunnels{Count: int32(min(work.tunnels, wire.MaxTunnels))}},
+		}); err != nil {
+			return err
+		}
+	}
 	if work.goodbye != "" {
 		return s.sendGoodbye(work)
 	}
@@ -130,7 +137,7 @@ func (s *session) takeWork() pendingWork {
 	defer s.mu.Unlock()
 	work := s.pendingWork
 	if s.conn.Standby { // other goroutines schedule work for the leader
-		work = pendingWork{goodbye: work.goodbye, reconnectWithin: work.reconnectWithin}
+		work = pendingWork{tunnels: work.tunnels, goodbye: work.goodbye, reconnectWithin: work.reconnectWithin}
 	}
 	s.pendingWork = pendingWork{stored: work.stored, confirmed: work.stored, awaitingStates: work.awaitingStates && work.held == nil}
 	switch {

@@ -17,12 +17,12 @@ func (k *environmentKind) storeAgent(ctx context.Context, tenant fleet.Tenant, p
 	labels, namespaces, kinds := fleet.CloneLabels(c.Labels), c.Namespaces, kindFilter(c.KindFilter)
 	_, err := k.control.UpdateAgent(ctx, p, tenant.Name, name, control.UpdateAgent{
 		Labels: &labels, Namespaces: &namespaces, Kinds: &kinds, EngineNamespace: &c.GitOpsEngineNamespace, DeliverGitCredentials: &c.DeliverGitCredentials,
-		Instance: &c.EngineInstance,
+		Instance: &c.EngineInstance, Tunnel: &c.Tunnel,
 	}, control.Match{})
 	if errors.Is(err, store.ErrNotFound) {
 		_, err = k.control.EnrollAgent(ctx, p, tenant.Name, control.EnrollAgent{
 			Name: name, Labels: labels, Namespaces: namespaces, Kinds: kinds, EngineNamespace: c.GitOpsEngineNamespace,
-			DeliverGitCredentials: c.DeliverGitCredentials, Instance: c.EngineInstance, Token: token,
+			DeliverGitCredentials: c.DeliverGitCredentials, Instance: c.EngineInstance, Tunnel: c.Tunnel, Token: token,
 		})
 		return tokenRefused(err)
 	}

@@ -5,11 +5,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/internal/wait"
+	"github.com/kedge-dev/kedge/internal/wire"
 )
 
 // sniffTimeout limits how long a client may take to send its first bytes.
@@ -53,7 +55,7 @@ func (s *Server) dispatch(ctx context.Context, conn net.Conn, config *tls.Config
 		return
 	}
 	_ = conn.SetDeadline(time.Now().Add(sniffTimeout))
-	identified, agent, err := identify(ctx, conn, config)
+	identified, client, err := identify(ctx, conn, config)
 	s.sniffing.remove(conn)
 	if err != nil {
 		s.log.Debug("a connection ended before its first request", obs.KeyAddress, conn.RemoteAddr().String(), obs.Err(err))
@@ -61,25 +63,33 @@ func (s *Server) dispatch(ctx context.Context, conn net.Conn, config *tls.Config
 		return
 	}
 	_ = conn.SetDeadline(time.Time{})
-	target := web
-	if agent {
-		target = s.agents
-	}
-	if !target.deliver(identified) {
+	if target := s.listenerFor(client, web); !target.deliver(identified) {
 		_ = identified.Close()
 	}
 }
 
-func identify(ctx context.Context, conn net.Conn, config *tls.Config) (identified net.Conn, agent bool, err error) {
+// listenerFor returns the listener of the server for a client.
+func (s *Server) listenerFor(c client, web *connListener) *connListener {
+	switch {
+	case c == webClient:
+		return web
+	case c == tunnelClient && s.grpc.Tunnel != nil:
+		return s.tunnels
+	default:
+		return s.connects
+	}
+}
+
+func identify(ctx context.Context, conn net.Conn, config *tls.Config) (identified net.Conn, c client, err error) {
 	if config == nil {
 		return sniff(conn)
 	}
 	recorder := &helloConn{Conn: conn}
 	secure := tls.Server(recorder, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
-		return nil, false, err
+		return nil, webClient, err
 	}
-	return secure, recorder.agent, nil
+	return secure, recorder.client, nil
 }
 
 // openConns are the connections that are not dispatched yet. A stop closes them.
@@ -117,26 +127,32 @@ func (o *openConns) closeAll() {
 	}
 }
 
-// helloConn records whether the TLS hello is that of an agent.
+// helloConn records which client the TLS hello belongs to.
 type helloConn struct {
 	net.Conn
-	agent bool
+	client client
 }
 
-// sniff reads until it can tell the HTTP/2 preface from other data.
-func sniff(conn net.Conn) (net.Conn, bool, error) {
+// sniff reads until it can tell the HTTP/2 preface of an agent, and what an agent sends before it for its tunnels, from
+// other data.
+func sniff(conn net.Conn) (net.Conn, client, error) {
 	buf := make([]byte, 0, len(preface))
-	for len(buf) < len(preface) {
+	for {
 		n, err := conn.Read(buf[len(buf):cap(buf)])
 		buf = buf[:len(buf)+n]
-		if n > 0 && string(buf) != preface[:len(buf)] {
-			return &prefixConn{Conn: conn, prefix: buf}, false, nil
+		read := string(buf)
+		switch {
+		case strings.HasPrefix(read, wire.TunnelPreface):
+			return &prefixConn{Conn: conn, prefix: buf[len(wire.TunnelPreface):]}, tunnelClient, nil
+		case read == preface:
+			return &prefixConn{Conn: conn, prefix: buf}, agentClient, nil
+		case n > 0 && !strings.HasPrefix(preface, read) && !strings.HasPrefix(wire.TunnelPreface, read):
+			return &prefixConn{Conn: conn, prefix: buf}, webClient, nil
 		}
 		if err != nil {
-			return nil, false, err
+			return nil, webClient, err
 		}
 	}
-	return &prefixConn{Conn: conn, prefix: buf}, true, nil
 }
 
 // prefixConn returns the bytes that sniff has read before those of the connection.

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wire"
 )
 
 // Config configures a Server.
@@ -45,12 +47,29 @@ type Server struct {
 	cfg   Config
 	log   *slog.Logger
 	certs certificates // nil without TLS
-	grpc  *grpc.Server
+	grpc  Agents
 
-	agents      *connListener
+	connects    *connListener
+	tunnels     *connListener
 	ports       []*port
 	sniffing    openConns
 	dispatching sync.WaitGroup
+}
+
+// Agents are the gRPC servers for agents. They share the ports, and agents say which one they want.
+type Agents struct {
+	// Connect serves all calls but tunnels.
+	Connect *grpc.Server
+	// Tunnel serves tunnels. It may be nil.
+	Tunnel *grpc.Server
+}
+
+// each calls fn for each server.
+func (a Agents) each(fn func(*grpc.Server)) {
+	fn(a.Connect)
+	if a.Tunnel != nil {
+		fn(a.Tunnel)
+	}
 }
 
 // port is one listen address with its HTTP server.
@@ -62,7 +81,7 @@ type port struct {
 
 // New binds the addresses and reads or creates the certificates. Clients wait until Run is called. handler may
 // use the Server after New has returned.
-func New(cfg Config, agents *grpc.Server, handler http.Handler) (*Server, error) {
+func New(cfg Config, agents Agents, handler http.Handler) (*Server, error) {
 	cfg.StopGrace = cmp.Or(cfg.StopGrace, 10*time.Second)
 	certs, err := chooseCertificates(cfg)
 	if err != nil {
@@ -79,7 +98,7 @@ func New(cfg Config, agents *grpc.Server, handler http.Handler) (*Server, error)
 			return nil, err
 		}
 	}
-	s.agents = newConnListener(s.Addr())
+	s.connects, s.tunnels = newConnListener(s.Addr()), newConnListener(s.Addr())
 	return s, nil
 }
 
@@ -138,7 +157,10 @@ func (s *Server) Run(ctx context.Context) error {
 		start(p.Addr().String(), func() error { return s.accept(ctx, p.Listener, p.web) })
 		start("http", func() error { return p.http.Serve(p.web) })
 	}
-	start("agents", func() error { return s.grpc.Serve(s.agents) })
+	start("agents", func() error { return s.grpc.Connect.Serve(s.connects) })
+	if s.grpc.Tunnel != nil {
+		start("tunnels", func() error { return s.grpc.Tunnel.Serve(s.tunnels) })
+	}
 
 	select {
 	case <-ctx.Done():
@@ -162,7 +184,7 @@ func (s *Server) stop(ctx context.Context, cancelStreams context.CancelFunc) {
 	streams := time.AfterFunc(min(time.Second, s.cfg.StopGrace/2), cancelStreams)
 	defer streams.Stop()
 	var all sync.WaitGroup
-	all.Go(s.grpc.GracefulStop)
+	s.grpc.each(func(g *grpc.Server) { all.Go(g.GracefulStop) })
 	for _, p := range s.ports {
 		all.Go(func() {
 			if err := p.http.Shutdown(ctx); err != nil {
@@ -170,10 +192,11 @@ func (s *Server) stop(ctx context.Context, cancelStreams context.CancelFunc) {
 			}
 		})
 	}
-	cancelForce := context.AfterFunc(ctx, s.grpc.Stop)
+	cancelForce := context.AfterFunc(ctx, func() { s.grpc.each((*grpc.Server).Stop) })
 	all.Wait()
 	cancelForce()
-	s.agents.close()
+	s.connects.close()
+	s.tunnels.close()
 	for _, p := range s.ports {
 		p.web.close()
 	}
@@ -195,15 +218,38 @@ func (s *Server) tlsConfig() *tls.Config {
 	web.NextProtos = []string{"h2", "http/1.1"}
 	base.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 		recorder, _ := hello.Conn.(*helloConn)
-		if offersOnlyH2(hello.SupportedProtos) {
-			if recorder != nil {
-				recorder.agent = true
-			}
-			return agents, nil
+		client := clientOf(hello.SupportedProtos)
+		if recorder != nil {
+			recorder.client = client
 		}
-		return web, nil
+		if client == webClient {
+			return web, nil
+		}
+		return agents, nil
 	}
 	return base
+}
+
+// client is what connects to a port.
+type client int
+
+const (
+	webClient client = iota
+	agentClient
+	tunnelClient
+)
+
+// clientOf identifies a client by the protocols that it offers. An agent offers only h2, and for its tunnels another name
+// that the server never selects.
+func clientOf(protos []string) client {
+	switch {
+	case slices.Contains(protos, wire.TunnelProtocol):
+		return tunnelClient
+	case offersOnlyH2(protos):
+		return agentClient
+	default:
+		return webClient
+	}
 }
 
 func offersOnlyH2(protos []string) bool {

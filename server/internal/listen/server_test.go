@@ -66,7 +66,7 @@ func open(t *testing.T, handler http.Handler, edit func(*listen.Config)) *testSe
 	srv := grpc.NewServer()
 	agentv1.RegisterAgentServiceServer(srv, d.echo)
 	var err error
-	if d.Server, err = listen.New(cfg, srv, handler); err != nil {
+	if d.Server, err = listen.New(cfg, listen.Agents{Connect: srv}, handler); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -317,7 +317,7 @@ func TestStopEndsOpenStreams(t *testing.T) {
 func TestAddressInUseIsAnError(t *testing.T) {
 	t.Parallel()
 	d := open(t, http.HandlerFunc(hello), nil)
-	_, err := listen.New(listen.Config{Address: d.Addr().String(), Log: slog.New(slog.DiscardHandler)}, grpc.NewServer(), http.NotFoundHandler())
+	_, err := listen.New(listen.Config{Address: d.Addr().String(), Log: slog.New(slog.DiscardHandler)}, listen.Agents{Connect: grpc.NewServer()}, http.NotFoundHandler())
 	var op *net.OpError
 	if !errors.As(err, &op) {
 		t.Errorf("New() with an address in use = %v, want the error of the network", err)

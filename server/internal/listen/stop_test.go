@@ -15,7 +15,7 @@ import (
 func TestStopBeforeServing(t *testing.T) {
 	t.Parallel()
 	for range 50 {
-		s, err := listen.New(listen.Config{Address: "127.0.0.1:0", DataDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}, grpc.NewServer(), http.NotFoundHandler())
+		s, err := listen.New(listen.Config{Address: "127.0.0.1:0", DataDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)}, listen.Agents{Connect: grpc.NewServer()}, http.NotFoundHandler())
 		if err != nil {
 			t.Fatal(err)
 		}

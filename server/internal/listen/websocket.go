@@ -9,8 +9,11 @@ import (
 	"time"
 
 	"github.com/coder/websocket"
+	"google.golang.org/grpc"
 
 	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wire"
+	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
 
 // ConnectPath is the path for agents that connect with a WebSocket.
@@ -27,7 +30,7 @@ func (s *Server) route(handler http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.ProtoMajor == 2 && strings.HasPrefix(r.Header.Get("Content-Type"), "application/grpc"):
-			s.grpc.ServeHTTP(w, r)
+			s.serverFor(r.URL.Path).ServeHTTP(w, r)
 		case r.URL.Path == ConnectPath:
 			s.connectWebSocket(w, r)
 		default:
@@ -39,10 +42,18 @@ func (s *Server) route(handler http.Handler) http.Handler {
 	})
 }
 
+// serverFor returns the gRPC server of a call that comes through the HTTP server.
+func (s *Server) serverFor(path string) *grpc.Server {
+	if s.grpc.Tunnel != nil && path == agentv1.TunnelService_Tunnel_FullMethodName {
+		return s.grpc.Tunnel
+	}
+	return s.grpc.Connect
+}
+
 // connectWebSocket passes a WebSocket to the gRPC server as a connection. It returns when the connection is
 // closed, because net/http closes the connection of a handler that returns.
 func (s *Server) connectWebSocket(w http.ResponseWriter, r *http.Request) {
-	ws, err := websocket.Accept(w, r, nil) // it responds to the client if it fails
+	ws, err := websocket.Accept(w, r, &websocket.AcceptOptions{Subprotocols: []string{wire.TunnelProtocol}}) // it responds to the client if it fails
 	if err != nil {
 		s.log.Debug("accepting a WebSocket failed", obs.KeyAddress, r.RemoteAddr, obs.Err(err))
 		return
@@ -50,7 +61,11 @@ func (s *Server) connectWebSocket(w http.ResponseWriter, r *http.Request) {
 	conn := websocket.NetConn(context.WithoutCancel(r.Context()), ws, websocket.MessageBinary)
 	ws.SetReadLimit(maxMessage) // NetConn removed the limit
 	sock := &socket{Conn: conn, ws: ws, closed: make(chan struct{})}
-	if !s.agents.deliver(sock) {
+	client := agentClient
+	if ws.Subprotocol() == wire.TunnelProtocol {
+		client = tunnelClient
+	}
+	if !s.listenerFor(client, nil).deliver(sock) {
 		_ = sock.Close()
 		return
 	}

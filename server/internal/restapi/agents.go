@@ -60,7 +60,7 @@ func (a *api) registerAgents() {
 		"Enroll an agent: its token and manifest are returned only once", http.StatusCreated), agents, a.enrollAgent)
 	register(a, operation("get-agent", http.MethodGet, one, "Read an agent", http.StatusOK), agents, a.getAgent)
 	register(a, operation("update-agent", http.MethodPatch, one,
-		"Change labels or namespaces of an agent; its deployments change with them", http.StatusOK, http.StatusPreconditionFailed), agents, a.updateAgent)
+		"Change an agent; with its labels and namespaces, its deployments change", http.StatusOK, http.StatusPreconditionFailed), agents, a.updateAgent)
 	register(a, operation("delete-agent", http.MethodDelete, one,
 		"Delete an agent: its token becomes invalid, and everything that it deployed stays in its cluster",
 		http.StatusNoContent, http.StatusPreconditionFailed), agents, a.deleteAgent)
@@ -119,7 +119,7 @@ func (a *api) updateAgent(ctx context.Context, p auth.Principal, in *editInput[a
 	}
 	return agentAnswer(a.control.UpdateAgent(ctx, p, in.Tenant, in.Name, control.UpdateAgent{
 		Labels: given(in.Body.Labels), Namespaces: givenList(in.Body.Namespaces), EngineNamespace: in.Body.EngineNamespace,
-		DeliverGitCredentials: in.Body.DeliverGitCredentials, Instance: in.Body.EngineInstance, Draining: in.Body.Draining, Kinds: givenKinds(in.Body.KindFilter),
+		DeliverGitCredentials: in.Body.DeliverGitCredentials, Instance: in.Body.EngineInstance, Draining: in.Body.Draining, Tunnel: in.Body.Tunnel, Kinds: givenKinds(in.Body.KindFilter),
 	}, match))
 }
 
@@ -175,14 +175,14 @@ func (a *api) enrollAgent(ctx context.Context, p auth.Principal, in *createInput
 	opts.WithSecret, opts.Replicas, opts.WithoutDeployment = true, in.Body.Replicas, in.Body.WithoutDeployment
 	// Validate before anything is stored: an error must not leave an agent whose token was never shown.
 	opts.Token = "checked"
-	opts.Agent = fleet.Agent{Name: in.Body.Name, Namespaces: in.Body.Namespaces, EngineNamespace: in.Body.EngineNamespace, DeliverGitCredentials: in.Body.DeliverGitCredentials, Instance: in.Body.EngineInstance}
+	opts.Agent = fleet.Agent{Name: in.Body.Name, Namespaces: in.Body.Namespaces, EngineNamespace: in.Body.EngineNamespace, DeliverGitCredentials: in.Body.DeliverGitCredentials, Instance: in.Body.EngineInstance, Tunnel: in.Body.Tunnel}
 	if _, err := install.Manifest(opts); err != nil {
 		return nil, err
 	}
 	done, err := a.control.EnrollAgent(ctx, p, in.Tenant, control.EnrollAgent{
 		Name: in.Body.Name, Labels: in.Body.Labels, Namespaces: in.Body.Namespaces, Token: in.Body.Token,
 		EngineNamespace: in.Body.EngineNamespace, DeliverGitCredentials: in.Body.DeliverGitCredentials, Instance: in.Body.EngineInstance, ConfigRepoURL: in.Body.ConfigRepoURL,
-		Kinds: kindFilter(in.Body.KindFilter),
+		Tunnel: in.Body.Tunnel, Kinds: kindFilter(in.Body.KindFilter),
 	})
 	if err != nil {
 		return nil, err
@@ -226,7 +226,7 @@ func (a *api) installOptions(tenantName, address, image string) install.Options 
 
 func agentJSON(v control.AgentView) apiv1.Agent {
 	out := apiv1.Agent{
-		ID: string(v.ID), Name: v.Name, Labels: v.Labels, Scope: string(v.Scope), Namespaces: v.Namespaces, EngineNamespace: v.EngineNamespace, DeliverGitCredentials: v.DeliverGitCredentials, EngineInstance: v.Instance, Draining: v.Draining,
+		ID: string(v.ID), Name: v.Name, Labels: v.Labels, Scope: string(v.Scope), Namespaces: v.Namespaces, EngineNamespace: v.EngineNamespace, DeliverGitCredentials: v.DeliverGitCredentials, EngineInstance: v.Instance, Draining: v.Draining, Tunnel: v.Tunnel,
 		Reason: string(v.Reason()), Conditions: conditionsJSON(v.Conditions()), Connected: v.Connected, LastSeenAt: utc(v.LastSeenAt), SpecRevision: v.SpecRevision, CreatedAt: utc(v.CreatedAt),
 		Targets: v.Targets, Warnings: causesJSON(v.Warnings),
 	}

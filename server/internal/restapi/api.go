@@ -51,6 +51,8 @@ type Config struct {
 	Recheck time.Duration
 	// Login handles logins through an identity provider; nil if there is none.
 	Login Login
+	// Kube carries requests into the clusters of agents; nil if there is nothing that does.
+	Kube Kube
 	// PerCaller limits the requests of each token; default 200 per second, with bursts of 400.
 	PerCaller Rate
 	// PerAddress limits the requests without a valid token of each address; default 20 per second, with bursts
@@ -80,6 +82,10 @@ type Login interface {
 type Control interface {
 	// Authenticate returns the caller of a token, or fails with auth.ErrUnauthenticated.
 	Authenticate(ctx context.Context, token string) (auth.Principal, error)
+	// Reauthenticate does the same for a request that is open.
+	Reauthenticate(ctx context.Context, token string) (auth.Principal, error)
+	// CreateKubeToken returns a token for requests to clusters, and its expiry.
+	CreateKubeToken(ctx context.Context, p auth.Principal) (string, time.Time, error)
 	tenantControl
 	fleetControl
 	memberControl
@@ -91,6 +97,7 @@ type Control interface {
 	gitLabProjectControl
 	environmentControl
 	grantControl
+	accessRuleControl
 	repositoryControl
 	credentialControl
 	deploymentControl
@@ -138,7 +145,7 @@ func New(cfg Config, control Control) http.Handler {
 		cfg.Now = time.Now
 	}
 	inner := http.NewServeMux()
-	a := &api{cfg: cfg, control: control, gate: newGate(cfg), guards: newGuards(cfg.Recheck, control.Authenticate), metrics: newMetrics(cfg.Metrics), deliveries: newDeliveries(), pushes: newPushes()}
+	a := &api{cfg: cfg, control: control, gate: newGate(cfg), guards: newGuards(cfg.Recheck, control.Reauthenticate), metrics: newMetrics(cfg.Metrics), deliveries: newDeliveries(), pushes: newPushes()}
 	refuse := func(kind string) { a.metrics.refused.WithLabelValues(kind).Inc() }
 	a.streams = newHeldRequests(refusedStream, "change streams", cmp.Or(cfg.Streams, defaultStreams), refuse)
 	a.polls = newHeldRequests(refusedPoll, "waiting polls", cmp.Or(cfg.LongPolls, defaultLongPolls), refuse)
@@ -151,7 +158,7 @@ func New(cfg Config, control Control) http.Handler {
 	outer.Handle(clusterPath+"/", a.asAgent(a.routed(a.clusterRoutes())))
 	outer.Handle("GET "+base+"/openapi.json", a.serveSpec())
 	outer.Handle("/", a.authenticated(a.replayed(a.routed(inner))))
-	return a.fromClient(a.observed(tidy(outer)))
+	return a.fromClient(a.observed(a.kube(tidy(outer))))
 }
 
 func (a *api) registerAll(mux *http.ServeMux) {
@@ -161,11 +168,13 @@ func (a *api) registerAll(mux *http.ServeMux) {
 	a.registerMembers()
 	a.registerPeople()
 	a.registerAPITokens()
+	a.registerKubeToken()
 	a.registerAgents()
 	a.registerAgentTokens()
 	a.registerAgentConfigs()
 	a.registerEnvironments()
 	a.registerGrants()
+	a.registerAccessRules()
 	a.registerRepositories()
 	a.registerCredentials()
 	a.registerDeployments()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/kedge-dev/kedge/internal/apiv1"
 	"github.com/kedge-dev/kedge/server/internal/auth"
@@ -26,25 +27,49 @@ func (a *api) authenticated(next http.Handler) http.Handler {
 				return
 			}
 		}
-		a.admit(w, r, token, func(ctx context.Context) error {
-			principal, err := a.control.Authenticate(ctx, token)
-			if err != nil {
-				return err
+		a.admit(w, r, token, a.identify(r, token), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if infoFrom(r.Context()).principal.Kube {
+				writeProblem(w, problem(http.StatusForbidden, "this token is only for requests to clusters: use an API token or log in"))
+				return
 			}
-			info := infoFrom(r.Context())
-			principal.Component, principal.Request, principal.Address = component, info.id, r.RemoteAddr
-			info.principal = principal
-			info.guard = func(end func()) (leave func()) { return a.guards.watch(token, principal, end) }
-			return nil
-		}, next)
+			next.ServeHTTP(w, r)
+		}))
 	})
 }
 
-// admit authenticates a caller and enforces the rate limits.
+// identify returns a function that authenticates the caller of a request.
+func (a *api) identify(r *http.Request, token string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		principal, err := a.control.Authenticate(ctx, token)
+		if err != nil {
+			return err
+		}
+		info := infoFrom(r.Context())
+		principal.Component, principal.Request, principal.Address = component, info.id, r.RemoteAddr
+		info.principal = principal
+		info.guard = func(end func()) (leave func()) { return a.guards.watch(token, principal, end) }
+		return nil
+	}
+}
+
+// admit authenticates a caller, enforces the rate limits, and responds with a problem document if it refuses.
 func (a *api) admit(w http.ResponseWriter, r *http.Request, token string, identify func(context.Context) error, next http.Handler) {
+	a.admitOr(w, r, token, identify, next, func(p *problemDocument, wait time.Duration) {
+		if wait > 0 {
+			tooMany(w, wait, p.Detail)
+			return
+		}
+		writeProblem(w, p)
+	})
+}
+
+// admitOr is admit with another response if it refuses. wait is the time after which the caller may try again, or 0.
+func (a *api) admitOr(w http.ResponseWriter, r *http.Request, token string, identify func(context.Context) error, next http.Handler,
+	refuse func(p *problemDocument, wait time.Duration),
+) {
 	if wait := a.gate.knock(r, token); wait > 0 {
 		a.metrics.refused.WithLabelValues(refusedAddress).Inc()
-		tooMany(w, wait, "too many requests without a valid token from your address: wait, and check the token")
+		refuse(problem(http.StatusTooManyRequests, "too many requests without a valid token from your address: wait, and check the token"), wait)
 		return
 	}
 	err := auth.ErrUnauthenticated
@@ -57,12 +82,12 @@ func (a *api) admit(w http.ResponseWriter, r *http.Request, token string, identi
 			a.gate.refused(r, token)
 			w.Header().Set("WWW-Authenticate", `Bearer realm="kedge"`)
 		}
-		writeProblem(w, p)
+		refuse(p, 0)
 		return
 	}
 	if wait := a.gate.pass(token); wait > 0 {
 		a.metrics.refused.WithLabelValues(refusedCaller).Inc()
-		tooMany(w, wait, "too many requests with this token: slow down, use larger pages, or follow the stream instead of polling")
+		refuse(problem(http.StatusTooManyRequests, "too many requests with this token: slow down, use larger pages, or follow the stream instead of polling"), wait)
 		return
 	}
 	infoFrom(r.Context()).tokenKey = caller(token)

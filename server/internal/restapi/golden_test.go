@@ -50,6 +50,8 @@ func TestAnswersAreAsRecorded(t *testing.T) {
 		"agent-tokens":       {"GET", base + "agents/prod/tokens", "", 200},
 		"environments":       {"GET", base + "environments", "", 200},
 		"environment-create": {"POST", base + "environments", `{"name":"asia","agents":["prod"],"matchLabels":{"region":"eu"}}`, 201},
+		"access-rules":       {"GET", base + "access-rules", "", 200},
+		"access-rule-create": {"POST", base + "access-rules", `{"name":"ci","subjects":[{"kind":"token","name":"ci"}],"allAgents":true,"readOnly":true}`, 201},
 		"grants":             {"GET", base + "grants", "", 200},
 		"deployments":        {"GET", base + "deployments", "", 200},
 		"deployment":         {"GET", base + "deployments/web", "", 200},

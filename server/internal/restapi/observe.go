@@ -75,12 +75,16 @@ func (a *api) observed(next http.Handler) http.Handler {
 		h.Set("Cache-Control", "no-store") // answers hold tokens and secrets
 		ctx := context.WithValue(r.Context(), infoKey{}, info)
 		defer func() {
-			if v := recover(); v != nil {
+			v := recover()
+			if v != nil && v != http.ErrAbortHandler { //nolint:errorlint,err113 // the value that net/http compares with
 				a.crashed(ctx, rec, v)
 			}
 			took := time.Since(start)
 			a.log(ctx, r, info, rec.status, took)
 			a.metrics.observe(r.Method, info.route, rec.status, took)
+			if v == http.ErrAbortHandler { //nolint:errorlint,err113 // as above
+				panic(v) // the response is incomplete: net/http closes the connection, so that the client notices
+			}
 		}()
 		next.ServeHTTP(rec, r.WithContext(ctx))
 	})

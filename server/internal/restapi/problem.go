@@ -55,6 +55,7 @@ func mapError(ctx context.Context, err error, about subject) *problemDocument {
 	var quota *control.QuotaError
 	var throttled *throttledError
 	var role *auth.RoleError
+	var access *control.AccessError
 	switch {
 	case errors.As(err, &invalid):
 		return info.invalid(fleet.Problems(err))
@@ -75,6 +76,8 @@ func mapError(ctx context.Context, err error, about subject) *problemDocument {
 		return about.problem(http.StatusConflict, fleet.ReasonAlreadyExists, "already exists", about.instead()+"; nothing was changed")
 	case errors.Is(err, auth.ErrUnauthenticated):
 		return problem(http.StatusUnauthorized, auth.ErrUnauthenticated.Error()+`: send the header "Authorization: Bearer TOKEN" with a valid token`)
+	case errors.As(err, &access):
+		return problem(http.StatusForbidden, access.Message).because(access.Reason)
 	case errors.As(err, &role):
 		return problem(http.StatusForbidden, fmt.Sprintf("this %s; %s %s: ask an administrator for the role; nothing was changed", role, info.caller(), has(role))).because(fleet.ReasonRoleRequired)
 	case errors.Is(err, auth.ErrForbidden):

@@ -230,5 +230,13 @@ func engineUpgrade() fleet.EngineUpgrade {
 }
 
 func seedUpgrade(ctx context.Context, tx store.Tx) error {
+	err := tx.AccessRules().Create(ctx, fleet.AccessRule{
+		ID: "acr-1", TenantID: "ten-1", Name: "oncall", SpecRevision: 1, CreatedAt: born, Agents: []fleet.AccessAgent{{ID: "agt-1"}},
+		Environments: []fleet.AccessEnvironment{{ID: "env-1"}},
+		Subjects:     []fleet.AccessSubject{{Kind: fleet.AccessGroup, Name: "oncall"}, {Kind: fleet.AccessPerson, Name: "anna@example.com"}},
+	})
+	if err != nil {
+		return err
+	}
 	return tx.EngineUpgrades().Create(ctx, engineUpgrade())
 }

@@ -41,6 +41,8 @@ var bodies = map[string]string{
 	"create-environment":    `{"name":"new","matchLabels":{"region":"eu"}}`,
 	"update-environment":    `{"agents":["prod"]}`,
 	"suspend-environment":   `{}`,
+	"create-access-rule":    `{"name":"new","subjects":[{"kind":"person","name":"anna"}],"agents":["prod"],"readOnly":true}`,
+	"update-access-rule":    `{"subjects":[{"kind":"group","name":"dev"}],"allAgents":false,"agents":["prod"],"environments":[]}`,
 	"create-grant":          `{"environment":"us","grantee":"shop","limits":{"kinds":["ConfigMap"]}}`,
 	"update-grant":          `{"limits":{}}`,
 	"create-repository":     `{"url":"https://git.example.com/new","credential":"robot"}`,
@@ -76,7 +78,7 @@ var paths = map[string]string{
 
 // names are the values of {name} below collections, and names of single operations.
 var names = map[string]string{
-	"agents": "prod", "environments": "us", "credentials": "spare", "people": "jane@example.com", "engine-upgrades": "argocd-3",
+	"agents": "prod", "environments": "us", "credentials": "spare", "people": "jane@example.com", "engine-upgrades": "argocd-3", "access-rules": "oncall",
 	"delete-deployment": "pod", "rollback-deployment": "pod", "set-images": "pod", "list-images": "pod", "confirm-prune": "pod",
 }
 

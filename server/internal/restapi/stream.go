@@ -163,6 +163,7 @@ var streamKinds = []store.ChangeKind{
 	store.ChangeAgent, store.ChangeConnection, store.ChangeToken, store.ChangeEnvironment, store.ChangeRepository,
 	store.ChangeDeployment, store.ChangeDesired, store.ChangeStatus, store.ChangeEvent, store.ChangeTenant,
 	store.ChangeSettings, store.ChangeCredential, store.ChangeRun, store.ChangeOperation, store.ChangeAgentConfig, store.ChangeEngineUpgrade,
+	store.ChangeAccessRule,
 }
 
 func kindNames() []string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -90,5 +91,5 @@ func (g *guards) open(of *guarded) []*guardedStream {
 }
 
 func sameRights(a, b auth.Principal) bool {
-	return a.FleetAdmin == b.FleetAdmin && maps.Equal(a.Roles, b.Roles)
+	return a.FleetAdmin == b.FleetAdmin && maps.Equal(a.Roles, b.Roles) && a.Subject == b.Subject && slices.Equal(a.Groups, b.Groups)
 }

@@ -194,6 +194,7 @@ func TestNothingIsStoredOfABadRequest(t *testing.T) {
 	lists := []string{
 		"/api/v1/tenants", "/api/v1/tokens", "/api/v1/audit?limit=500", inDefault + "agents", inDefault + "environments", inDefault + "repositories",
 		inDefault + "credentials", inDefault + "deployments", inDefault + "tokens", inDefault + "members", inDefault + "grants", inDefault + "operations",
+		inDefault + "access-rules",
 	}
 	before := map[string]int{}
 	for _, path := range lists {
@@ -216,6 +217,8 @@ func TestNothingIsStoredOfABadRequest(t *testing.T) {
 		{inDefault + "deployments", `{"name":"web","source":{"repoURL":"ftp://x/y"}}`, "body.source.repoURL", 422},
 		{inDefault + "deployments", `{"name":"web","source":{"repoURL":"http://127.0.0.1:1/a","path":"../x"}}`, "body.source.path", 422},
 		{inDefault + "deployments", `{"name":"web","environment":"nowhere","source":{"repoURL":"http://127.0.0.1:1/a"}}`, "body.environment", 422},
+		{inDefault + "access-rules", `{"name":"x","subjects":[{"kind":"token","name":"ci"}],"agents":["nowhere"]}`, "body.agents", 422},
+		{inDefault + "access-rules", `{"name":"x","subjects":[{"kind":"token","name":"ci"}]}`, "body.agents", 422},
 		{inDefault + "grants", `{"environment":"paris","grantee":"nobody"}`, "body.grantee", 422},
 	} {
 		got := do(t, w, "POST", c.path, c.body, "Authorization", "Bearer "+w.admin, "Idempotency-Key", "k")

@@ -14,15 +14,17 @@ type Agents interface {
 	// SpecRevision returns only that field of an agent.
 	SpecRevision(ctx context.Context, tenant fleet.TenantID, id fleet.AgentID) (int64, error)
 	ByName(ctx context.Context, tenant fleet.TenantID, name string) (fleet.Agent, error)
+	// Brief is ByName without labels and namespaces. It is one query.
+	Brief(ctx context.Context, tenant fleet.TenantID, name string) (fleet.Agent, error)
 	// Of returns those of these agents that exist, sorted by name.
 	Of(ctx context.Context, tenant fleet.TenantID, ids []fleet.AgentID) ([]fleet.Agent, error)
 	// List returns agents, sorted by name.
 	List(ctx context.Context, tenant fleet.TenantID, f AgentFilter) ([]fleet.Agent, error)
-	// Update writes labels, namespaces (with the scope that follows), the kind filter and the engine, and raises Spec.
+	// Update writes labels, namespaces (with the scope that follows), the kind filter, the engine and the tunnel, and raises Spec.
 	Update(ctx context.Context, a fleet.Agent) error
 	// SetUninstalling marks an agent whose objects are being deleted, and raises Spec.
 	SetUninstalling(ctx context.Context, tenant fleet.TenantID, id fleet.AgentID) error
-	// Delete removes an agent with its tokens and connections. Its targets stay, without AgentID.
+	// Delete removes an agent with its tokens and connections, and from access rules. Its targets stay, without AgentID.
 	Delete(ctx context.Context, tenant fleet.TenantID, id fleet.AgentID) error
 	Count(ctx context.Context, tenant fleet.TenantID) (int, error)
 	// SetCapabilities stores the capabilities of the cluster of an agent, once for all agents of the tenant

@@ -31,6 +31,7 @@ const (
 	ChangeAgentConfig ChangeKind = "agentconfig"
 	// ChangeEngineUpgrade is about an upgrade of Argo CD.
 	ChangeEngineUpgrade ChangeKind = "engineupgrade"
+	ChangeAccessRule    ChangeKind = "accessrule"
 	ChangeWake          ChangeKind = "wake" // the repository ID has to be read: Reason, Ref
 )
 

@@ -70,6 +70,7 @@ type Tx interface {
 	Tokens() Tokens
 	Environments() Environments
 	Grants() Grants
+	AccessRules() AccessRules
 	Repositories() Repositories
 	Credentials() Credentials
 	Deployments() Deployments

@@ -23,7 +23,7 @@ type Tenants interface {
 	List(ctx context.Context, page Page) ([]fleet.Tenant, error)
 	SetQuota(ctx context.Context, id fleet.TenantID, q fleet.Quota) error
 	SetSuspension(ctx context.Context, id fleet.TenantID, s fleet.Suspension) error
-	// Delete removes a tenant with its members, tokens, events, audit log, and bundles. It fails with ErrExists
+	// Delete removes a tenant with its members, tokens, access rules, events, audit log, and bundles. It fails with ErrExists
 	// while agents, environments, repositories, credentials, or deployments are left.
 	Delete(ctx context.Context, id fleet.TenantID) error
 }
@@ -64,7 +64,7 @@ type Environments interface {
 	// SetCheck writes what the engine instance found at the API server of a push environment. It does not raise Spec. It
 	// writes and records nothing if nothing but the time has changed.
 	SetCheck(ctx context.Context, tenant fleet.TenantID, id fleet.EnvironmentID, c fleet.EndpointCheck) error
-	// Delete fails with ErrExists while deployments or grants refer to it.
+	// Delete fails with ErrExists while deployments or grants refer to it. Access rules lose it.
 	Delete(ctx context.Context, tenant fleet.TenantID, id fleet.EnvironmentID) error
 	// Count omits those of configurations in Git, which have a dot in their names: there is one per agent.
 	Count(ctx context.Context, tenant fleet.TenantID) (int, error)

@@ -77,6 +77,8 @@ func fillAll(t *testing.T, s store.Store) *neighbours {
 			tx.GitLabProjects().Put(ctx, fleet.GitLabProject{TenantID: h.tenant, Project: "1", URL: "u"}),
 			tx.EngineUpgrades().Create(ctx, fleet.EngineUpgrade{ID: fleet.NewEngineUpgradeID(), TenantID: h.tenant, Name: "u", Timeout: time.Second, Phase: fleet.EngineUpgradeRunning,
 				CreatedAt: now, Instances: []fleet.EngineUpgradeInstance{{Agent: "a", Phase: fleet.EngineInstancePending, Deadline: now}}}),
+			tx.AccessRules().Create(ctx, fleet.AccessRule{ID: fleet.NewAccessRuleID(), TenantID: h.tenant, Name: "r", CreatedAt: now, Agents: []fleet.AccessAgent{{ID: h.agent.ID}},
+				Subjects: []fleet.AccessSubject{{Kind: fleet.AccessToken, Name: "ci"}}, Environments: []fleet.AccessEnvironment{{ID: h.env.ID}}}),
 			tx.Settings().SetEpoch(ctx, 7),
 		}
 	}

@@ -11,7 +11,7 @@ import (
 type agents struct{ tx *Tx }
 
 const agentColumns = `SELECT id, tenant_id, name, scope, spec, created_at, COALESCE(capabilities, ''), uninstalling, engine_namespace, deliver_git_credentials,
-	included_kinds, excluded_kinds, kinds_from_config, instance, draining FROM agents `
+	included_kinds, excluded_kinds, kinds_from_config, instance, draining, tunnel FROM agents `
 
 func (s agents) Get(ctx context.Context, tenant fleet.TenantID, id fleet.AgentID) (fleet.Agent, error) {
 	a, err := only(s.list(ctx, tenant, agentColumns+`WHERE tenant_id = $1 AND id = $2`, tenant, id))
@@ -31,6 +31,14 @@ func (s agents) SpecRevision(ctx context.Context, tenant fleet.TenantID, id flee
 
 func (s agents) ByName(ctx context.Context, tenant fleet.TenantID, name string) (fleet.Agent, error) {
 	a, err := only(s.list(ctx, tenant, agentColumns+`WHERE tenant_id = $1 AND name = $2`, tenant, name))
+	if err != nil {
+		return fleet.Agent{}, fmt.Errorf("reading agent %q: %w", name, err)
+	}
+	return a, nil
+}
+
+func (s agents) Brief(ctx context.Context, tenant fleet.TenantID, name string) (fleet.Agent, error) {
+	a, err := only(s.rows(ctx, tenant, agentColumns+`WHERE tenant_id = $1 AND name = $2`, tenant, name))
 	if err != nil {
 		return fleet.Agent{}, fmt.Errorf("reading agent %q: %w", name, err)
 	}
@@ -78,18 +86,13 @@ func (s agents) List(ctx context.Context, tenant fleet.TenantID, f store.AgentFi
 
 // list reads agents of one tenant and then, with one query each, their labels and namespaces.
 func (s agents) list(ctx context.Context, tenant fleet.TenantID, query string, args ...any) ([]fleet.Agent, error) {
-	var out []fleet.Agent
-	at := map[fleet.AgentID]int{}
-	err := s.tx.of(tenant).each(ctx, func(row Row) error {
-		a := fleet.Agent{Labels: map[string]string{}}
-		err := row.Scan(&a.ID, &a.TenantID, &a.Name, &a.Scope, &a.SpecRevision, timeInto(&a.CreatedAt), &a.Capabilities, &a.Uninstalling, &a.EngineNamespace, &a.DeliverGitCredentials,
-			listInto(&a.Kinds.Include), listInto(&a.Kinds.Exclude), &a.KindsFromConfig, &a.Instance, &a.Draining)
-		at[a.ID] = len(out)
-		out = append(out, a)
-		return err
-	}, query, args...)
+	out, err := s.rows(ctx, tenant, query, args...)
 	if err != nil || len(out) == 0 {
 		return nil, err
+	}
+	at := map[fleet.AgentID]int{}
+	for i := range out {
+		at[out[i].ID], out[i].Labels = i, map[string]string{}
 	}
 	ids := idList(idsOf(out, func(a *fleet.Agent) fleet.AgentID { return a.ID }))
 	err = s.tx.of(tenant).each(ctx, func(row Row) error {
@@ -112,6 +115,19 @@ func (s agents) list(ctx context.Context, tenant fleet.TenantID, query string, a
 		return err
 	}, `SELECT agent_id, namespace FROM agent_namespaces
 		WHERE tenant_id = $1 AND agent_id IN (SELECT value FROM json_each($2)) ORDER BY agent_id, namespace`, tenant, ids)
+	return out, err
+}
+
+// rows reads agents without their child rows.
+func (s agents) rows(ctx context.Context, tenant fleet.TenantID, query string, args ...any) ([]fleet.Agent, error) {
+	var out []fleet.Agent
+	err := s.tx.of(tenant).each(ctx, func(row Row) error {
+		var a fleet.Agent
+		err := row.Scan(&a.ID, &a.TenantID, &a.Name, &a.Scope, &a.SpecRevision, timeInto(&a.CreatedAt), &a.Capabilities, &a.Uninstalling, &a.EngineNamespace, &a.DeliverGitCredentials,
+			listInto(&a.Kinds.Include), listInto(&a.Kinds.Exclude), &a.KindsFromConfig, &a.Instance, &a.Draining, &a.Tunnel)
+		out = append(out, a)
+		return err
+	}, query, args...)
 	return out, err
 }
 

@@ -15,10 +15,10 @@ func (s agents) recordAgent(tenant fleet.TenantID, id fleet.AgentID) error {
 
 func (s agents) Create(ctx context.Context, a fleet.Agent) error {
 	err := s.tx.of(a.TenantID).insert(ctx, `INSERT INTO agents (tenant_id, id, name, scope, spec, connected, created_at, engine_namespace, deliver_git_credentials,
-			included_kinds, excluded_kinds, kinds_from_config, instance, draining)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14) ON CONFLICT DO NOTHING`,
+			included_kinds, excluded_kinds, kinds_from_config, instance, draining, tunnel)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15) ON CONFLICT DO NOTHING`,
 		a.TenantID, a.ID, a.Name, a.Scope, cmp.Or(a.SpecRevision, 1), false, micros(a.CreatedAt), a.EngineNamespace, a.DeliverGitCredentials,
-		textList(a.Kinds.Include), textList(a.Kinds.Exclude), a.KindsFromConfig, a.Instance, a.Draining)
+		textList(a.Kinds.Include), textList(a.Kinds.Exclude), a.KindsFromConfig, a.Instance, a.Draining, a.Tunnel)
 	if err == nil {
 		err = s.fill(ctx, a)
 	}
@@ -49,9 +49,9 @@ func (s agents) SetUninstalling(ctx context.Context, tenant fleet.TenantID, id f
 func (s agents) update(ctx context.Context, a fleet.Agent) error {
 	db := s.tx.of(a.TenantID)
 	n, err := db.exec(ctx, `UPDATE agents SET scope = $3, engine_namespace = $4, deliver_git_credentials = $5,
-			included_kinds = $6, excluded_kinds = $7, kinds_from_config = $8, instance = $9, draining = $10, spec = spec + 1 WHERE tenant_id = $1 AND id = $2`,
+			included_kinds = $6, excluded_kinds = $7, kinds_from_config = $8, instance = $9, draining = $10, tunnel = $11, spec = spec + 1 WHERE tenant_id = $1 AND id = $2`,
 		a.TenantID, a.ID, a.Scope, a.EngineNamespace, a.DeliverGitCredentials,
-		textList(a.Kinds.Include), textList(a.Kinds.Exclude), a.KindsFromConfig, a.Instance, a.Draining)
+		textList(a.Kinds.Include), textList(a.Kinds.Exclude), a.KindsFromConfig, a.Instance, a.Draining, a.Tunnel)
 	if err != nil {
 		return err
 	}
@@ -124,6 +124,9 @@ func (s agents) delete(ctx context.Context, tenant fleet.TenantID, id fleet.Agen
 	err = s.tx.at(tenant).each(ctx, note(store.ChangeDesired), `SELECT tenant_id, id, deployment_id FROM targets
 		WHERE agent_id = $1 ORDER BY tenant_id, id`, id)
 	if err != nil {
+		return err
+	}
+	if err := s.tx.changeRules(ctx, tenant, rulesOfAgent, string(id)); err != nil {
 		return err
 	}
 	if _, err = db.exec(ctx, `DELETE FROM agents WHERE tenant_id = $1 AND id = $2`, tenant, id); err != nil {

@@ -35,6 +35,9 @@ func (t *Tx) Environments() store.Environments { return environments{t} }
 // Grants implements [store.Tx].
 func (t *Tx) Grants() store.Grants { return grants{t} }
 
+// AccessRules implements [store.Tx].
+func (t *Tx) AccessRules() store.AccessRules { return accessRules{t} }
+
 // Repositories implements [store.Tx].
 func (t *Tx) Repositories() store.Repositories { return repositories{t} }
 

@@ -109,6 +109,9 @@ func (s environments) delete(ctx context.Context, tenant fleet.TenantID, id flee
 			return err
 		}
 	}
+	if err := s.tx.changeRules(ctx, tenant, rulesOfEnvironment, string(id)); err != nil {
+		return err
+	}
 	_, err = db.exec(ctx, `DELETE FROM environments WHERE tenant_id = $1 AND id = $2`, tenant, id)
 	return err
 }

@@ -277,6 +277,7 @@ func agentDeletionCascades(t *testing.T, s store.Store) {
 		{TenantID: tenant, Kind: store.ChangeToken, ID: string(w.token.ID), AgentID: id},
 		{TenantID: tenant, Kind: store.ChangeDesired, ID: string(w.target.ID), AgentID: id, DeploymentID: w.deployment.ID},
 		{TenantID: w.guest.ID, Kind: store.ChangeDesired, ID: string(granted.ID), AgentID: id, DeploymentID: granted.DeploymentID},
+		{TenantID: tenant, Kind: store.ChangeAccessRule, ID: string(w.access.ID)},
 		{TenantID: tenant, Kind: store.ChangeAgent, ID: string(id), AgentID: id},
 	}
 	if w.guest.ID < tenant {

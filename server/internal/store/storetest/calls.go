@@ -27,4 +27,4 @@ type call struct {
 }
 
 // calls has one entry for every method of every aggregate; a test checks that.
-var calls = slices.Concat(identityCalls, placeCalls, configCalls, workCalls, engineUpgradeCalls, logCalls)
+var calls = slices.Concat(identityCalls, placeCalls, accessRuleCalls, configCalls, workCalls, engineUpgradeCalls, logCalls)

@@ -83,6 +83,9 @@ var identityCalls = []call{
 	{"Agents.ByName", false, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return tx.Agents().ByName(ctx, tenant, w.agent.Name)
 	}},
+	{"Agents.Brief", false, notFound, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
+		return tx.Agents().Brief(ctx, tenant, w.agent.Name)
+	}},
 	{"Agents.Of", false, empty, func(ctx context.Context, tx store.Tx, tenant fleet.TenantID, w *world) (any, error) {
 		return tx.Agents().Of(ctx, tenant, []fleet.AgentID{w.agent.ID})
 	}},

@@ -22,7 +22,7 @@ func changesAreOrdered(t *testing.T, s store.Store) {
 	w := newWorld(t, s, "a")
 	kinds := []store.ChangeKind{
 		store.ChangeTenant, store.ChangeTenant, store.ChangeAgent, store.ChangeAgent, store.ChangeConnection, store.ChangeToken, store.ChangeToken,
-		store.ChangeEnvironment, store.ChangeEnvironment, store.ChangeCredential, store.ChangeRepository,
+		store.ChangeEnvironment, store.ChangeEnvironment, store.ChangeAccessRule, store.ChangeCredential, store.ChangeRepository,
 		store.ChangeDeployment, store.ChangeDeployment, store.ChangeDesired, store.ChangeStatus,
 		store.ChangeRun, store.ChangeRun, store.ChangeOperation, store.ChangeEngineUpgrade, store.ChangeEvent,
 	}

@@ -60,6 +60,8 @@ func (d *dumper) places(ctx context.Context, tx store.Tx, w *world) {
 	d.keep("environments")(environments, err)
 	grants, err := tx.Grants().Given(ctx, id, store.Whole())
 	d.keep("grants")(grants, err)
+	rules, err := tx.AccessRules().List(ctx, id, store.Page{})
+	d.keep("access rules")(rules, err)
 	credentials, err := tx.Credentials().List(ctx, id, store.Page{})
 	d.keep("credentials")(credentials, err)
 	repositories, err := tx.Repositories().List(ctx, id, store.RepositoryFilter{})

@@ -133,7 +133,10 @@ func environmentDeletion(t *testing.T, s store.Store) {
 	}
 	before := last(t, s)
 	update(t, s, remove)
-	same(t, "changes", since(t, s, before), []store.Change{{TenantID: id, Kind: store.ChangeEnvironment, ID: string(w.env.ID)}})
+	same(t, "changes", since(t, s, before), []store.Change{
+		{TenantID: id, Kind: store.ChangeAccessRule, ID: string(w.access.ID)},
+		{TenantID: id, Kind: store.ChangeEnvironment, ID: string(w.env.ID)},
+	})
 	missing(t, s, func(ctx context.Context, tx store.Tx) (fleet.Environment, error) {
 		return tx.Environments().Get(ctx, id, w.env.ID)
 	})

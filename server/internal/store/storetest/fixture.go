@@ -23,6 +23,7 @@ type world struct {
 	apiToken   fleet.APIToken
 	env        fleet.Environment
 	grant      fleet.Grant
+	access     fleet.AccessRule
 	credential fleet.Credential
 	repo       fleet.Repository
 	bundle     fleet.Bundle
@@ -66,6 +67,7 @@ func newWorld(t *testing.T, s store.Store, name string) *world {
 		Agents: []string{"edge-1", "edge-2"}, MatchLabels: map[string]string{"region": "eu"}, CreatedAt: at(4),
 	}
 	w.grant = newGrant(w.env, w.guest.ID)
+	w.access = newAccessRule(w, "work")
 	w.credential = newCredential(tenant, "git")
 	w.repo = fleet.Repository{
 		ID: fleet.NewRepositoryID(), TenantID: tenant, URL: "https://git.example/app.git", CredentialID: w.credential.ID, SpecRevision: 1, CreatedAt: at(5),
@@ -113,6 +115,7 @@ func (w *world) fill(ctx context.Context, tx store.Tx) error {
 		func() error { return tx.Tokens().CreateAPIToken(ctx, w.apiToken) },
 		func() error { return tx.Environments().Create(ctx, w.env) },
 		func() error { return tx.Grants().Create(ctx, w.grant) },
+		func() error { return tx.AccessRules().Create(ctx, w.access) },
 		func() error { return tx.Credentials().Create(ctx, w.credential) },
 		func() error { return tx.Repositories().Create(ctx, w.repo) },
 		func() error { return tx.Bundles().Put(ctx, w.bundle) },
@@ -157,7 +160,7 @@ func newAgent(tenant fleet.TenantID, name string) fleet.Agent {
 	return fleet.Agent{
 		ID: fleet.NewAgentID(), TenantID: tenant, Name: name, Labels: map[string]string{"region": "eu", "tier": ""},
 		Scope: fleet.ScopeNamespaced, Namespaces: []string{"dude", "naww"}, EngineNamespace: "argocd", DeliverGitCredentials: true,
-		Kinds: fleet.KindFilter{Include: []string{"*.apps", "ConfigMap"}, Exclude: []string{"*"}}, KindsFromConfig: true, Instance: true, Draining: true, SpecRevision: 1, CreatedAt: at(1),
+		Kinds: fleet.KindFilter{Include: []string{"*.apps", "ConfigMap"}, Exclude: []string{"*"}}, KindsFromConfig: true, Instance: true, Draining: true, Tunnel: true, SpecRevision: 1, CreatedAt: at(1),
 	}
 }
 

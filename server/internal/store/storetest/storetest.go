@@ -30,6 +30,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		"tokens":       tokenTests,
 		"environments": environmentTests,
 		"grants":       grantTests,
+		"accessrules":  accessRuleTests,
 		"repositories": repositoryTests,
 		"credentials":  credentialTests,
 		"deployments":  deploymentTests,

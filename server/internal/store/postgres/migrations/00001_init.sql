@@ -95,6 +95,8 @@ CREATE TABLE agents (
     instance BOOLEAN NOT NULL DEFAULT FALSE,
     -- draining moves the push environments of the agent to other ones.
     draining BOOLEAN NOT NULL DEFAULT FALSE,
+    -- tunnel lets callers with an access rule reach the API server of the cluster through the agent.
+    tunnel BOOLEAN NOT NULL DEFAULT FALSE,
     -- included_kinds and excluded_kinds are lists of rules; the configuration file of the agent declares them if
     -- kinds_from_config is set.
     included_kinds TEXT COLLATE "C" NOT NULL DEFAULT '',
@@ -299,6 +301,54 @@ CREATE TABLE grant_kinds (
     PRIMARY KEY (grant_id, kind),
     FOREIGN KEY (tenant_id, grantee_tenant_id, grant_id) REFERENCES grants (tenant_id, grantee_tenant_id, id) ON DELETE CASCADE
 );
+
+-- Who may reach the API servers of clusters through the tunnels of agents. all_agents is explicit: a rule whose agents and
+-- environments were deleted covers no agent.
+CREATE TABLE access_rules (
+    tenant_id  TEXT COLLATE "C" NOT NULL REFERENCES tenants (id) ON DELETE CASCADE,
+    id         TEXT COLLATE "C" NOT NULL UNIQUE CHECK (id <> ''),
+    name       TEXT COLLATE "C" NOT NULL CHECK (name <> ''),
+    all_agents BOOLEAN NOT NULL,
+    read_only  BOOLEAN NOT NULL,
+    spec       BIGINT NOT NULL CHECK (spec > 0),
+    created_at BIGINT NOT NULL,
+    PRIMARY KEY (tenant_id, id),
+    UNIQUE (tenant_id, name)
+);
+
+CREATE TABLE access_rule_subjects (
+    tenant_id TEXT COLLATE "C" NOT NULL,
+    rule_id   TEXT COLLATE "C" NOT NULL,
+    kind      TEXT COLLATE "C" NOT NULL CHECK (kind IN ('token', 'person', 'group')),
+    name      TEXT COLLATE "C" NOT NULL CHECK (name <> ''),
+    PRIMARY KEY (tenant_id, rule_id, kind, name),
+    FOREIGN KEY (tenant_id, rule_id) REFERENCES access_rules (tenant_id, id) ON DELETE CASCADE
+);
+
+CREATE INDEX access_rule_subjects_by_name ON access_rule_subjects (tenant_id, kind, name, rule_id);
+CREATE INDEX access_rule_subjects_people ON access_rule_subjects (name) WHERE kind = 'person';
+
+CREATE TABLE access_rule_agents (
+    tenant_id TEXT COLLATE "C" NOT NULL,
+    rule_id   TEXT COLLATE "C" NOT NULL,
+    agent_id  TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (tenant_id, rule_id, agent_id),
+    FOREIGN KEY (tenant_id, rule_id) REFERENCES access_rules (tenant_id, id) ON DELETE CASCADE,
+    FOREIGN KEY (tenant_id, agent_id) REFERENCES agents (tenant_id, id) ON DELETE CASCADE
+);
+
+CREATE INDEX access_rule_agents_by_agent ON access_rule_agents (tenant_id, agent_id);
+
+CREATE TABLE access_rule_environments (
+    tenant_id      TEXT COLLATE "C" NOT NULL,
+    rule_id        TEXT COLLATE "C" NOT NULL,
+    environment_id TEXT COLLATE "C" NOT NULL,
+    PRIMARY KEY (tenant_id, rule_id, environment_id),
+    FOREIGN KEY (tenant_id, rule_id) REFERENCES access_rules (tenant_id, id) ON DELETE CASCADE,
+    FOREIGN KEY (tenant_id, environment_id) REFERENCES environments (tenant_id, id) ON DELETE CASCADE
+);
+
+CREATE INDEX access_rule_environments_by_environment ON access_rule_environments (tenant_id, environment_id);
 
 CREATE TABLE credentials (
     tenant_id     TEXT COLLATE "C" NOT NULL REFERENCES tenants (id) ON DELETE RESTRICT,

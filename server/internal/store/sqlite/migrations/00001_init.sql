@@ -94,6 +94,8 @@ CREATE TABLE agents (
     instance INTEGER NOT NULL DEFAULT 0 CHECK (instance IN (0, 1)),
     -- draining moves the push environments of the agent to other ones.
     draining INTEGER NOT NULL DEFAULT 0 CHECK (draining IN (0, 1)),
+    -- tunnel lets callers with an access rule reach the API server of the cluster through the agent.
+    tunnel INTEGER NOT NULL DEFAULT 0 CHECK (tunnel IN (0, 1)),
     -- included_kinds and excluded_kinds are lists of rules; the configuration file of the agent declares them if
     -- kinds_from_config is set.
     included_kinds TEXT    NOT NULL DEFAULT '',
@@ -298,6 +300,54 @@ CREATE TABLE grant_kinds (
     PRIMARY KEY (grant_id, kind),
     FOREIGN KEY (tenant_id, grantee_tenant_id, grant_id) REFERENCES grants (tenant_id, grantee_tenant_id, id) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
+
+-- Who may reach the API servers of clusters through the tunnels of agents. all_agents is explicit: a rule whose agents and
+-- environments were deleted covers no agent.
+CREATE TABLE access_rules (
+    tenant_id  TEXT NOT NULL REFERENCES tenants (id) ON DELETE CASCADE,
+    id         TEXT NOT NULL UNIQUE CHECK (id <> ''),
+    name       TEXT NOT NULL CHECK (name <> ''),
+    all_agents INTEGER NOT NULL CHECK (all_agents IN (0, 1)),
+    read_only  INTEGER NOT NULL CHECK (read_only IN (0, 1)),
+    spec       INTEGER NOT NULL CHECK (spec > 0),
+    created_at INTEGER NOT NULL,
+    PRIMARY KEY (tenant_id, id),
+    UNIQUE (tenant_id, name)
+) STRICT;
+
+CREATE TABLE access_rule_subjects (
+    tenant_id TEXT NOT NULL,
+    rule_id   TEXT NOT NULL,
+    kind      TEXT NOT NULL CHECK (kind IN ('token', 'person', 'group')),
+    name      TEXT NOT NULL CHECK (name <> ''),
+    PRIMARY KEY (tenant_id, rule_id, kind, name),
+    FOREIGN KEY (tenant_id, rule_id) REFERENCES access_rules (tenant_id, id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX access_rule_subjects_by_name ON access_rule_subjects (tenant_id, kind, name, rule_id);
+CREATE INDEX access_rule_subjects_people ON access_rule_subjects (name) WHERE kind = 'person';
+
+CREATE TABLE access_rule_agents (
+    tenant_id TEXT NOT NULL,
+    rule_id   TEXT NOT NULL,
+    agent_id  TEXT NOT NULL,
+    PRIMARY KEY (tenant_id, rule_id, agent_id),
+    FOREIGN KEY (tenant_id, rule_id) REFERENCES access_rules (tenant_id, id) ON DELETE CASCADE,
+    FOREIGN KEY (tenant_id, agent_id) REFERENCES agents (tenant_id, id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX access_rule_agents_by_agent ON access_rule_agents (tenant_id, agent_id);
+
+CREATE TABLE access_rule_environments (
+    tenant_id      TEXT NOT NULL,
+    rule_id        TEXT NOT NULL,
+    environment_id TEXT NOT NULL,
+    PRIMARY KEY (tenant_id, rule_id, environment_id),
+    FOREIGN KEY (tenant_id, rule_id) REFERENCES access_rules (tenant_id, id) ON DELETE CASCADE,
+    FOREIGN KEY (tenant_id, environment_id) REFERENCES environments (tenant_id, id) ON DELETE CASCADE
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX access_rule_environments_by_environment ON access_rule_environments (tenant_id, environment_id);
 
 CREATE TABLE credentials (
     tenant_id     TEXT    NOT NULL REFERENCES tenants (id) ON DELETE RESTRICT,

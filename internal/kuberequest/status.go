@@ -1,0 +1,67 @@
+package kuberequest
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+)
+
+// reasons are the reasons of the Kubernetes API for statuses. kubectl decides by them.
+var reasons = map[int]string{
+	http.StatusBadRequest:         "BadRequest",
+	http.StatusUnauthorized:       "Unauthorized",
+	http.StatusForbidden:          "Forbidden",
+	http.StatusNotFound:           "NotFound",
+	http.StatusUpgradeRequired:    "BadRequest",
+	http.StatusTooManyRequests:    "TooManyRequests",
+	http.StatusBadGateway:         "InternalError",
+	http.StatusServiceUnavailable: "ServiceUnavailable",
+	http.StatusGatewayTimeout:     "Timeout",
+}
+
+// status is the Status of the Kubernetes API.
+type status struct {
+	Kind       string         `json:"kind"`
+	APIVersion string         `json:"apiVersion"`
+	Metadata   struct{}       `json:"metadata"`
+	Status     string         `json:"status"`
+	Message    string         `json:"message"`
+	Reason     string         `json:"reason,omitempty"`
+	Details    *statusDetails `json:"details,omitempty"`
+	Code       int            `json:"code"`
+}
+
+type statusDetails struct {
+	RetryAfterSeconds int `json:"retryAfterSeconds,omitempty"`
+}
+
+// WriteStatus responds with a Status of the Kubernetes API, which kubectl prints. origin says who responds. With retry, the
+// client may try again after that time. For discovery it is plain text: there, kubectl ignores a Status and prints
+// "unknown".
+func WriteStatus(w http.ResponseWriter, u *url.URL, origin string, code int, message string, retry time.Duration) {
+	s := status{Kind: "Status", APIVersion: "v1", Status: "Failure", Message: origin + ": " + message, Reason: reasons[code], Code: code}
+	h := w.Header()
+	if retry > 0 {
+		seconds := int((retry + time.Second - 1) / time.Second)
+		s.Details = &statusDetails{RetryAfterSeconds: seconds}
+		h.Set("Retry-After", strconv.Itoa(seconds))
+	}
+	h.Set(OriginHeader, origin)
+	if discovery(u.Path) {
+		h.Set("Content-Type", "text/plain; charset=utf-8")
+		w.WriteHeader(code)
+		_, _ = io.WriteString(w, s.Message+"\n")
+		return
+	}
+	h.Set("Content-Type", "application/json")
+	w.WriteHeader(code)
+	_ = json.NewEncoder(w).Encode(s)
+}
+
+func discovery(path string) bool {
+	r, err := Of(http.MethodGet, &url.URL{Path: path})
+	return err == nil && r.Resource == ""
+}

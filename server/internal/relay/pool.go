@@ -1,0 +1,269 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/tunnel"
+	"github.com/kedge-dev/kedge/internal/wire"
+	"github.com/kedge-dev/kedge/internal/wire/agentv1"
+	"github.com/kedge-dev/kedge/server/internal/gateway"
+)
+
+var (
+	// errNotConnected means that no replica of an agent that offers tunnels is connected.
+	errNotConnected = errors.New("the agent is not connected")
+	// errNoTunnel means that an agent did not open a tunnel in time.
+	errNoTunnel = errors.New("the agent did not open a tunnel in time")
+)
+
+const (
+	// waitForTunnel limits how long a request waits for a tunnel.
+	waitForTunnel = 10 * time.Second
+	// askAgain is a backstop for requests that are lost with the connection of an agent.
+	askAgain = 3 * time.Second
+	// idleFor is how long an unused tunnel stays open.
+	idleFor = 5 * time.Minute
+	// minSpare and maxSpare limit the unused tunnels that are kept for the next requests. An unused tunnel saves one round
+	// trip to the agent.
+	minSpare, maxSpare = 2, 16
+	// maxIdle limits the unused tunnels of an agent.
+	maxIdle = 64
+)
+
+// pools holds the unused tunnels of each agent.
+type pools struct {
+	// ask asks an agent for tunnels. It reports false if the agent is not connected.
+	ask func(agent fleet.AgentID, n int) bool
+
+	mu     sync.Mutex
+	agents map[fleet.AgentID]*pool
+}
+
+// pool has the tunnels of one agent. pools.mu protects it.
+type pool struct {
+	idle    []*offer
+	waiting []chan *offer // oldest first
+	used    int
+	asked   int // tunnels that were asked for and have not arrived
+	askedAt time.Time
+}
+
+// offer is an unused tunnel.
+type offer struct {
+	agent  fleet.Agent
+	stream gateway.TunnelStream
+	ctx    context.Context //nolint:containedctx // of the stream
+	abort  context.CancelFunc
+}
+
+func newPools(ask func(agent fleet.AgentID, n int) bool) *pools {
+	return &pools{ask: ask, agents: map[fleet.AgentID]*pool{}}
+}
+
+// serve keeps a stream of an agent until it is not needed any more.
+func (p *pools) serve(agent fleet.Agent, stream gateway.TunnelStream) error {
+	if err := awaitReady(stream); err != nil {
+		return err
+	}
+	ctx, abort := context.WithCancel(stream.Context())
+	defer abort()
+	o := &offer{agent: agent, stream: stream, ctx: ctx, abort: abort}
+	if !p.add(o) {
+		return status.Errorf(codes.ResourceExhausted, "the agent has %d unused tunnels, which is the limit", maxIdle)
+	}
+	defer p.ended(o)
+	expire := time.AfterFunc(idleFor, func() {
+		if p.takeBack(o) {
+			abort()
+		}
+	})
+	defer expire.Stop()
+	<-ctx.Done()
+	return nil
+}
+
+// awaitReady receives the first frame.
+func awaitReady(stream gateway.TunnelStream) error {
+	first, err := stream.Recv()
+	if err != nil {
+		return err
+	}
+	if first.GetReady() == nil {
+		return status.Error(codes.InvalidArgument, "Ready must be the first frame of a tunnel")
+	}
+	return nil
+}
+
+func (p *pools) poolLocked(agent fleet.AgentID) *pool {
+	of := p.agents[agent]
+	if of == nil {
+		of = &pool{}
+		p.agents[agent] = of
+	}
+	return of
+}
+
+func (p *pools) dropLocked(agent fleet.AgentID) {
+	if of := p.agents[agent]; of != nil && len(of.idle) == 0 && len(of.waiting) == 0 && of.used == 0 {
+		delete(p.agents, agent)
+	}
+}
+
+// add offers a tunnel. It reports false if there are too many.
+func (p *pools) add(o *offer) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	of := p.poolLocked(o.agent.ID)
+	of.asked = max(0, of.asked-1)
+	if len(of.waiting) > 0 {
+		of.waiting[0] <- o // has a buffer
+		of.waiting = of.waiting[1:]
+		of.used++
+		return true
+	}
+	if len(of.idle) >= maxIdle {
+		return false
+	}
+	of.idle = append(of.idle, o)
+	return true
+}
+
+// takeBack removes an unused tunnel. It reports false if the tunnel is in use.
+func (p *pools) takeBack(o *offer) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	of := p.poolLocked(o.agent.ID)
+	i := slices.Index(of.idle, o)
+	if i < 0 {
+		return false
+	}
+	of.idle = slices.Delete(of.idle, i, i+1)
+	p.dropLocked(o.agent.ID)
+	return true
+}
+
+// ended records the end of a stream.
+func (p *pools) ended(o *offer) {
+	if p.takeBack(o) {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	of := p.poolLocked(o.agent.ID)
+	of.used = max(0, of.used-1)
+	p.dropLocked(o.agent.ID)
+}
+
+// take returns a tunnel to an agent. It waits until the agent has opened one.
+func (p *pools) take(ctx context.Context, agent fleet.AgentID) (*offer, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, waitForTunnel, errNoTunnel)
+	defer cancel()
+	o, arrives, err := p.takeNow(agent)
+	if o != nil || err != nil {
+		return o, err
+	}
+	again := time.NewTicker(askAgain)
+	defer again.Stop()
+	for {
+		select {
+		case o := <-arrives:
+			return o, nil
+		case <-ctx.Done():
+			p.giveUp(agent, arrives)
+			return nil, context.Cause(ctx)
+		case <-again.C:
+			if !p.refill(agent) {
+				p.giveUp(agent, arrives)
+				return nil, errNotConnected
+			}
+		}
+	}
+}
+
+// takeNow returns an unused tunnel, or a channel that gets the next one.
+func (p *pools) takeNow(agent fleet.AgentID) (*offer, chan *offer, error) {
+	p.mu.Lock()
+	of := p.poolLocked(agent)
+	for n := len(of.idle); n > 0; n = len(of.idle) { // the newest: unused ones expire
+		o := of.idle[n-1]
+		of.idle = of.idle[:n-1]
+		if o.ctx.Err() != nil {
+			continue
+		}
+		of.used++
+		p.mu.Unlock()
+		p.refill(agent)
+		return o, nil, nil
+	}
+	arrives := make(chan *offer, 1)
+	of.waiting = append(of.waiting, arrives)
+	p.mu.Unlock()
+	if p.refill(agent) {
+		return nil, arrives, nil
+	}
+	p.giveUp(agent, arrives)
+	return nil, nil, errNotConnected
+}
+
+// giveUp ends the wait for a tunnel. One that has arrived in the meantime is offered again.
+func (p *pools) giveUp(agent fleet.AgentID, arrives chan *offer) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	of := p.poolLocked(agent)
+	of.waiting = slices.DeleteFunc(of.waiting, func(c chan *offer) bool { return c == arrives })
+	select {
+	case o := <-arrives:
+		of.used--
+		of.idle = append(of.idle, o)
+	default:
+	}
+	p.dropLocked(agent)
+}
+
+// refill asks for as many tunnels as are waited for, and for some more. It reports false if the agent is not connected.
+func (p *pools) refill(agent fleet.AgentID) bool {
+	p.mu.Lock()
+	of := p.poolLocked(agent)
+	if time.Since(of.askedAt) > askAgain {
+		of.asked = 0
+	}
+	missing := len(of.waiting) + min(max(of.used/2, minSpare), maxSpare) - len(of.idle) - of.asked
+	missing = min(missing, wire.MaxTunnels-of.used-len(of.idle)-of.asked)
+	if missing > 0 {
+		of.asked += missing
+		of.askedAt = time.Now()
+	}
+	p.mu.Unlock()
+	if missing <= 0 || p.ask(agent, missing) {
+		return true
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	of.asked = max(0, of.asked-missing)
+	return false
+}
+
+// dial returns a connection through a tunnel to an agent, in the name of a caller.
+func (p *pools) dial(ctx context.Context, agent fleet.Agent, c wire.TunnelCaller) (net.Conn, error) {
+	for {
+		o, err := p.take(ctx, agent.ID)
+		if err != nil {
+			return nil, err
+		}
+		err = o.stream.Send(&agentv1.TunnelResponse{Frame: &agentv1.TunnelResponse_Open{Open: c.Proto()}})
+		if err != nil || o.ctx.Err() != nil {
+			o.abort() // it ended before it was used: take another one
+			continue
+		}
+		return tunnel.Server(o.stream, o.abort, tunnel.Addr("agent "+agent.Name)), nil
+	}
+}

@@ -1,0 +1,372 @@
+package relay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/kuberequest"
+	"github.com/kedge-dev/kedge/internal/obs"
+	"github.com/kedge-dev/kedge/internal/wire"
+	"github.com/kedge-dev/kedge/server/internal/auth"
+	"github.com/kedge-dev/kedge/server/internal/control"
+	"github.com/kedge-dev/kedge/server/internal/gateway"
+	"github.com/kedge-dev/kedge/server/internal/store"
+)
+
+// Control decides who may use a tunnel. Its methods are safe for concurrent use.
+type Control interface {
+	// Access returns what a caller may do in the cluster of an agent, or fails with store.ErrNotFound or
+	// *control.AccessError.
+	Access(ctx context.Context, p auth.Principal, tenant, agent string) (control.Access, error)
+	// RecordAccess writes audit events.
+	RecordAccess(ctx context.Context, events []fleet.AuditEvent) error
+}
+
+// Agents asks agents for tunnels.
+type Agents interface {
+	// OpenTunnels reports false if no replica of the agent that offers tunnels is connected to this server.
+	OpenTunnels(agent fleet.AgentID, n int) bool
+}
+
+// Config configures a Relay. Zero fields have defaults.
+type Config struct {
+	Limits Limits
+	// CheckEvery is how often the access of open requests is checked again; default 2 s.
+	CheckEvery time.Duration
+	Log        *slog.Logger
+}
+
+// Relay carries requests into clusters. Create it with New, and call Run.
+type Relay struct {
+	control  Control
+	pools    *pools
+	open     *openRequests
+	guards   *guards
+	recorder *recorder
+	log      *slog.Logger
+}
+
+// New returns a relay.
+func New(cfg Config, c Control, agents Agents) *Relay {
+	log := cfg.Log.With(obs.KeyComponent, "relay")
+	return &Relay{
+		control: c, pools: newPools(agents.OpenTunnels), open: newOpenRequests(cmp.Or(cfg.Limits, defaultLimits)), log: log,
+		guards:   &guards{every: cmp.Or(cfg.CheckEvery, checkEvery), access: c.Access, open: map[accessKey]*guarded{}},
+		recorder: newRecorder(c.RecordAccess, log),
+	}
+}
+
+// Run writes audit events until ctx ends.
+func (r *Relay) Run(ctx context.Context) error {
+	r.recorder.run(ctx)
+	return nil
+}
+
+// Serve implements gateway.Tunnels.
+func (r *Relay) Serve(agent fleet.Agent, stream gateway.TunnelStream) error {
+	return r.pools.serve(agent, stream)
+}
+
+// Caller is an authenticated caller of a request.
+type Caller struct {
+	auth.Principal
+	// Key identifies the token of the caller, for limits, without containing it.
+	Key string
+	// Guard calls end when the caller is not authenticated any more, until leave is called.
+	Guard func(end func()) (leave func())
+}
+
+// origin is the origin of the responses of this package.
+const origin = "kedge"
+
+// Refuse responds to a caller that is not authenticated or has too many requests.
+func (r *Relay) Refuse(w http.ResponseWriter, u *url.URL, code int, message string, retry time.Duration) {
+	kuberequest.WriteStatus(w, u, origin, code, message, retry)
+}
+
+// ServeKube proxies a request to the API server of the cluster of an agent. The URL of req is that of the API server.
+func (r *Relay) ServeKube(w http.ResponseWriter, req *http.Request, c Caller, tenant, agent string) {
+	what, err := kuberequest.Of(req.Method, req.URL)
+	if err == nil {
+		err = checkRequest(req, what)
+	}
+	if err != nil {
+		refuse(w, req.URL, err)
+		return
+	}
+	access, err := r.control.Access(req.Context(), c.Principal, tenant, agent)
+	if err == nil && access.ReadOnly && what.Class() != kuberequest.Read {
+		err = &refusal{http.StatusForbidden, fmt.Sprintf("your access to agent %q is read-only, and this request is not: %s %s", agent, what.Verb, what.Object())}
+	}
+	if err != nil {
+		r.refuseAccess(w, req.URL, err, agent)
+		return
+	}
+	release, err := r.open.take(c.Key, access.Agent)
+	if err != nil {
+		refuse(w, req.URL, err)
+		return
+	}
+	defer release()
+	ctx, cancel := context.WithCancel(req.Context())
+	defer cancel()
+	defer c.Guard(cancel)()
+	defer r.guards.watch(c.Principal, accessKey{c.Key, tenant, agent}, access, cancel)()
+	r.proxy(w, req.WithContext(ctx), &exchange{relay: r, caller: c, access: access, what: what, started: time.Now()})
+}
+
+// refuseAccess responds to a caller without access.
+func (r *Relay) refuseAccess(w http.ResponseWriter, u *url.URL, err error, agent string) {
+	var access *control.AccessError
+	switch {
+	case errors.As(err, &access):
+		err = &refusal{http.StatusForbidden, access.Message}
+	case errors.Is(err, store.ErrNotFound):
+		err = &refusal{http.StatusNotFound, fmt.Sprintf("agent %q was not found: kedge get agents lists the agents", agent)}
+	case !errors.As(err, new(*refusal)):
+		r.log.Warn("checking access failed", obs.Err(err))
+		err = &refusal{http.StatusServiceUnavailable, "the server cannot check your access now: try again"}
+	}
+	refuse(w, u, err)
+}
+
+// refused reports whether an error of Control.Access is a decision, not a failure.
+func refused(err error) bool {
+	return errors.Is(err, store.ErrNotFound) || errors.As(err, new(*control.AccessError))
+}
+
+// refusal is an error with a status for the client.
+type refusal struct {
+	code    int
+	message string
+}
+
+func (e *refusal) Error() string { return e.message }
+
+// refuse responds with an error.
+func refuse(w http.ResponseWriter, u *url.URL, err error) {
+	var known *refusal
+	switch {
+	case errors.As(err, &known):
+		kuberequest.WriteStatus(w, u, origin, known.code, known.message, retryAfter(known.code))
+	case errors.As(err, new(*tooManyError)):
+		kuberequest.WriteStatus(w, u, origin, http.StatusTooManyRequests, err.Error(), 5*time.Second)
+	default:
+		kuberequest.WriteStatus(w, u, origin, http.StatusBadRequest, err.Error(), 0)
+	}
+}
+
+func retryAfter(code int) time.Duration {
+	if code == http.StatusServiceUnavailable || code == http.StatusGatewayTimeout {
+		return time.Second
+	}
+	return 0
+}
+
+// checkRequest refuses what must not reach a cluster.
+func checkRequest(req *http.Request, what kuberequest.Request) error {
+	protocol := kuberequest.Upgrade(req.Header)
+	switch {
+	case req.Method == http.MethodConnect || req.Method == http.MethodTrace || req.Method == http.MethodOptions:
+		return &refusal{http.StatusForbidden, "method " + req.Method + " is not allowed"}
+	case kuberequest.Impersonates(req.Header):
+		return &refusal{http.StatusForbidden, "you cannot impersonate somebody else through Kedge (--as): the cluster already sees your own name"}
+	case !what.AllowsUpgrade(protocol):
+		return &refusal{http.StatusForbidden, fmt.Sprintf("a connection cannot change to protocol %q here", protocol)}
+	case protocol != "" && req.ProtoMajor != 1:
+		return &refusal{http.StatusUpgradeRequired, "use HTTP/1.1 to change the protocol of a connection"}
+	}
+	return nil
+}
+
+// exchange is one request and its response.
+type exchange struct {
+	relay   *Relay
+	caller  Caller
+	access  control.Access
+	what    kuberequest.Request
+	started time.Time
+	status  int
+	bytes   atomic.Int64 // of the response, or in both directions after an upgrade
+}
+
+// responseTimeout limits how long the API server may take to respond to a request that is not long. It ends its own work
+// after a minute.
+const responseTimeout = 70 * time.Second
+
+// proxy sends a request through a tunnel and records it.
+func (r *Relay) proxy(w http.ResponseWriter, req *http.Request, x *exchange) {
+	var err error
+	if x.what.Class() != kuberequest.Read {
+		// Before it has an effect: a change that is not recorded does not happen.
+		if err = r.recorder.recordNow(req.Context(), x.event("begins"+x.command(req.URL))); err != nil {
+			r.log.Warn("writing an audit event failed", obs.Err(err))
+			refuse(w, req.URL, &refusal{http.StatusServiceUnavailable, "the server cannot record your request now, and did not send it: try again"})
+			return
+		}
+	}
+	defer x.record()
+	conn, err := r.pools.dial(req.Context(), x.access.Agent, wire.TunnelCaller{
+		Request: x.caller.Request, User: x.access.User, Groups: x.access.Groups, Extra: x.access.Extra,
+	})
+	if err != nil {
+		x.fail(w, req, err)
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	x.serve(w, req, conn)
+}
+
+// serve proxies the request over a connection to the agent.
+func (x *exchange) serve(w http.ResponseWriter, req *http.Request, conn net.Conn) {
+	// The front limits how long a request may take to arrive, but a session receives for as long as it lasts.
+	rc := http.NewResponseController(w)
+	_ = rc.SetReadDeadline(time.Time{})
+	_ = rc.EnableFullDuplex() // HTTP/1 only; HTTP/2 always is
+	w.Header().Del("Cache-Control")
+	transport := &http.Transport{
+		DialContext: once(conn), DisableKeepAlives: true, DisableCompression: true, ExpectContinueTimeout: 5 * time.Second,
+		MaxResponseHeaderBytes: 256 << 10, WriteBufferSize: 32 << 10, ReadBufferSize: 32 << 10,
+	}
+	if !x.what.Long(req.URL.Query()) {
+		transport.ResponseHeaderTimeout = responseTimeout
+	}
+	proxy := &httputil.ReverseProxy{
+		Transport: transport, FlushInterval: -1, ErrorLog: slog.NewLogLogger(x.relay.log.Handler(), slog.LevelDebug),
+		Rewrite:        rewrite,
+		ModifyResponse: x.modifyResponse,
+		ErrorHandler:   x.fail,
+	}
+	proxy.ServeHTTP(w, req)
+}
+
+// rewrite prepares the request for the agent, with the same path and query to the byte.
+func rewrite(p *httputil.ProxyRequest) {
+	out := p.Out
+	out.URL.Scheme, out.URL.Host, out.Host = "http", "kubernetes", "kubernetes"
+	out.URL.Path, out.URL.RawPath, out.URL.RawQuery = p.In.URL.Path, p.In.URL.RawPath, p.In.URL.RawQuery
+	kuberequest.KeepRequestHeaders(out.Header, kuberequest.Upgrade(p.In.Header) != "")
+}
+
+// modifyResponse filters the headers of the response and counts its bytes.
+func (x *exchange) modifyResponse(resp *http.Response) error {
+	x.status = resp.StatusCode
+	if resp.StatusCode == http.StatusSwitchingProtocols {
+		kuberequest.KeepResponseHeaders(resp.Header, true)
+		if rw, ok := resp.Body.(io.ReadWriteCloser); ok {
+			resp.Body = &countedConn{ReadWriteCloser: rw, n: &x.bytes}
+		}
+		return nil
+	}
+	kuberequest.KeepResponseHeaders(resp.Header, false)
+	resp.Body = &countedBody{ReadCloser: resp.Body, n: &x.bytes}
+	return nil
+}
+
+// fail responds to a request that did not reach the API server, or whose response was lost.
+func (x *exchange) fail(w http.ResponseWriter, req *http.Request, err error) {
+	name := x.access.Agent.Name
+	known := &refusal{http.StatusBadGateway, fmt.Sprintf("the connection to the agent %q was lost: %v", name, err)}
+	switch {
+	case errors.Is(err, errNotConnected):
+		known = &refusal{http.StatusServiceUnavailable, fmt.Sprintf("agent %q is not connected, or runs without --tunnel: kedge describe agent %s shows since when", name, name)}
+	case errors.Is(err, errNoTunnel):
+		known = &refusal{http.StatusGatewayTimeout, fmt.Sprintf("agent %q is connected but did not open a tunnel within %s", name, waitForTunnel)}
+	case errors.Is(err, context.Canceled):
+		known = &refusal{http.StatusServiceUnavailable, "the request was ended"}
+	}
+	x.status = known.code
+	refuse(w, req.URL, known)
+}
+
+// once returns a dialer for a transport that sends one request.
+func once(conn net.Conn) func(context.Context, string, string) (net.Conn, error) {
+	var used atomic.Bool
+	return func(context.Context, string, string) (net.Conn, error) {
+		if used.Swap(true) {
+			return nil, errors.New("the tunnel is in use")
+		}
+		return conn, nil
+	}
+}
+
+// record records the end of the request.
+func (x *exchange) record() {
+	x.relay.recorder.record(x.event(fmt.Sprintf("%d, %d bytes, %s", x.status, x.bytes.Load(), time.Since(x.started).Round(time.Millisecond))))
+}
+
+func (x *exchange) event(detail string) fleet.AuditEvent {
+	return fleet.AuditEvent{
+		At: time.Now(), TenantID: x.access.Tenant.ID, Actor: x.caller.Name, Component: "tunnel", Action: "kube." + x.what.Verb, Kind: "agent",
+		Name: x.access.Agent.Name, ID: string(x.access.Agent.ID), Request: x.caller.Request, Address: x.caller.Address,
+		Detail: cut(x.what.Object()) + ": " + detail,
+	}
+}
+
+// maxDetail limits the parts of an audit event that the caller determines.
+const maxDetail = 400
+
+func cut(text string) string {
+	if len(text) > maxDetail {
+		return strings.ToValidUTF8(text[:maxDetail], "") + "…"
+	}
+	return text
+}
+
+// command returns the command of exec, for the audit log.
+func (x *exchange) command(u *url.URL) string {
+	if x.what.Subresource != "exec" {
+		return ""
+	}
+	return cut(fmt.Sprintf(", command %q", u.Query()["command"]))
+}
+
+// countedBody counts the bytes of a response.
+type countedBody struct {
+	io.ReadCloser
+	n *atomic.Int64
+}
+
+func (b *countedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	b.n.Add(int64(n))
+	return n, err
+}
+
+// countedConn counts the bytes of a connection in both directions.
+type countedConn struct {
+	io.ReadWriteCloser
+	n *atomic.Int64
+}
+
+func (c *countedConn) Read(p []byte) (int, error) {
+	n, err := c.ReadWriteCloser.Read(p)
+	c.n.Add(int64(n))
+	return n, err
+}
+
+func (c *countedConn) Write(p []byte) (int, error) {
+	n, err := c.ReadWriteCloser.Write(p)
+	c.n.Add(int64(n))
+	return n, err
+}
+
+// CloseWrite ends the direction to the cluster.
+func (c *countedConn) CloseWrite() error {
+	if half, ok := c.ReadWriteCloser.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return http.ErrNotSupported
+}
