@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -22,15 +21,13 @@ import (
 //
 // covers: E1, E6
 func TestConformance(t *testing.T) {
-	if os.Getenv("KEDGE_ARGOCD_CONFORMANCE") == "" {
-		t.Skip("set KEDGE_ARGOCD_CONFORMANCE=1 to run it; -parallel=10 makes it faster")
-	}
 	t.Parallel()
 	cluster := testkit.SharedCluster(t)
 	argo := argocdtest.Start(t, argocdtest.Config{Cluster: cluster, Namespace: cluster.Namespace(t)})
 	git := newSources(t)
 	enginetest.Run(t, enginetest.Harness{
 		Cluster: cluster,
+		ArgoCD:  argo.Namespace(),
 		Skip:    enginetest.SkippedWithArgoCD,
 		New: func(t testing.TB, o enginetest.Options) engine.Engine {
 			t.Helper()

@@ -61,9 +61,9 @@ func TestCrashAtEveryWrite(t *testing.T) {
 	t.Parallel()
 	c := testkit.SharedCluster(t)
 	argo := argocdtest.Start(t, argocdtest.Config{Cluster: c, Namespace: c.Namespace(t)})
-	// The writes without a crash are: project, Application, Application with the second commit, prune, end, delete, deletion of
-	// the Application, deletion of the project.
-	const writes = 8
+	// The writes without a crash are: project, Application, end of the first hold, Application with the second commit, prune, end,
+	// delete, deletion of the Application, deletion of the project.
+	const writes = 9
 	for at := 1; at <= writes+1; at++ {
 		for _, arrives := range []bool{false, true} {
 			t.Run(fmt.Sprintf("write %d, arrives %v", at, arrives), func(t *testing.T) {
