@@ -17,16 +17,13 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
 )
 
-// It takes about ten minutes, most of which are waits for Argo CD.
+// conforms runs the cases of every engine.
 //
 // covers: E1, E6
-func TestConformance(t *testing.T) {
-	t.Parallel()
-	cluster := testkit.SharedCluster(t)
-	argo := argocdtest.Start(t, argocdtest.Config{Cluster: cluster, Namespace: cluster.Namespace(t)})
+func conforms(t *testing.T, argo *argocdtest.Instance) {
 	git := newSources(t)
 	enginetest.Run(t, enginetest.Harness{
-		Cluster: cluster,
+		Cluster: testkit.SharedCluster(t),
 		ArgoCD:  argo.Namespace(),
 		Skip:    enginetest.SkippedWithArgoCD,
 		New: func(t testing.TB, o enginetest.Options) engine.Engine {

@@ -39,7 +39,8 @@ type attempt struct {
 	message         string
 	results         map[string]string // messages of failed objects, by name
 	pruning         bool
-	partial         bool // it was a sync of some objects, and not one by which Argo CD corrects drift
+	partial         bool // it was a sync of some objects that the engine has requested
+	healing         bool // it was a sync of some objects by which Argo CD corrects drift
 }
 
 func (t *target) attempt(app *application) attempt {
@@ -48,7 +49,10 @@ func (t *target) attempt(app *application) attempt {
 		return attempt{running: app.op != nil}
 	}
 	a := attempt{message: state.Message, pruning: state.Operation.Sync != nil && state.Operation.Sync.Prune, results: map[string]string{}}
-	a.partial = !a.pruning && !state.Operation.InitiatedBy.Automated && state.Operation.Sync != nil && len(state.Operation.Sync.Resources) > 0
+	if some := state.Operation.Sync != nil && len(state.Operation.Sync.Resources) > 0; some && !a.pruning {
+		a.healing = state.Operation.InitiatedBy.Automated
+		a.partial = !a.healing
+	}
 	source, _ := state.SyncResult["source"].(map[string]any)
 	revision, _ := state.SyncResult["revision"].(string)
 	if revision != t.work.State.Commit || !sameSpec(source, sourceOf(*t.work)) {
@@ -123,8 +127,8 @@ func (t *target) observe(ctx context.Context, app *application) outcome {
 	}
 	last := t.attempt(app)
 	objects, unsettled := t.desiredObjects(app, last, t.holders(ctx, app, last))
-	if last.failed && last.pruning && unsettled == 0 && !slices.ContainsFunc(app.objects(), func(r resourceStatus) bool { return r.RequiresPruning }) {
-		last = attempt{succeeded: true} // somebody else has deleted what it should delete
+	if last.failed && unsettled == 0 && (last.healing || last.pruning && !slices.ContainsFunc(app.objects(), func(r resourceStatus) bool { return r.RequiresPruning })) {
+		last = attempt{succeeded: true} // what it should correct or delete is as it should be
 	}
 	t.driftEvents(objects, t.selfHealed(app))
 	status := t.summarize(app, last, objects, unsettled)
@@ -253,9 +257,10 @@ func (t *target) desiredObjects(app *application, last attempt, holders map[stri
 // driftEvents reports the objects that had drifted and that Argo CD has corrected. healed are the objects of a sync by which it
 // has corrected drift, which can be shorter than the time between two passes.
 func (t *target) driftEvents(objects []fleet.ObjectStatus, healed map[syncResource]bool) {
+	corrects := t.synced == t.work.State.Version && t.work.State.Policy.Drift.OrDefault() == fleet.DriftCorrect
 	for _, o := range objects {
 		name := o.String()
-		differs := o.Sync == fleet.SyncSyncing && t.synced == t.work.State.Version
+		differs := corrects && o.Sync == fleet.SyncSyncing
 		if o.Reason == fleet.ReasonDrifted || differs || healed[syncResource{Group: o.Group, Kind: o.Kind, Name: o.Name}] {
 			t.drifted[name] = true
 		}

@@ -64,6 +64,9 @@ func (t *target) prune(ctx context.Context, app *application, last attempt, desi
 	if last.failed && last.pruning && !t.retryDue() {
 		return out, nil
 	}
+	if last.pruning && !last.failed && !last.succeeded {
+		return out, nil // Argo CD has not compared since, and may have deleted them already
+	}
 	app, _, _ = t.engine.cache.application(app.raw.GetName())
 	if app == nil || app.busy() || !t.current(app) {
 		return out, nil

@@ -3,6 +3,7 @@ package enginetest
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
 var applications = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}
@@ -44,6 +46,23 @@ func (w *world) forgetApplications(t *testing.T, agent fleet.AgentID) {
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+// healedFromBefore waits until drift of a ConfigMap with the value 1 is corrected that came while no agent ran. Argo CD corrects it
+// then already, without an event.
+func (w *world) healedFromBefore(t *testing.T, name string) {
+	t.Helper()
+	if w.h.ArgoCD == "" {
+		w.rec.event(t, fleet.ReasonDriftHealed, "/"+name)
+		return
+	}
+	testkit.Eventually(t, limit, func(ctx context.Context) error {
+		obj, err := w.client.Resource(configMaps).Namespace(w.ns).Get(ctx, name, metav1.GetOptions{})
+		if err == nil && value(obj, "key") != "1" {
+			err = fmt.Errorf("%s is %q", name, value(obj, "key"))
+		}
+		return err
+	})
 }
 
 // logApplications logs the Applications of the agent after a failure.
@@ -98,7 +117,7 @@ const (
 	skipAuthor      = "Argo CD does not tell which fields of an object differ, nor who has changed them"
 	skipAway        = "Argo CD corrects drift while no agent runs or the agent is cut off"
 	skipCompletion  = "Argo CD creates a Job or Pod again that has completed and is gone"
-	skipCrash       = "TestCrashAtEveryWrite of the engine kills it at each of its writes"
+	skipCrash       = "the tests of the engine kill it at each of its writes"
 	skipDefinitions = "Argo CD does not track CustomResourceDefinitions, and never deletes them"
 	skipDrift       = "Argo CD corrects drift of whole Applications, and does not know kedge.dev/drift"
 	skipDryRun      = "an Application without automated sync is a dry run: Argo CD tells what differs, and no more"
@@ -131,8 +150,7 @@ const (
 
 // SkippedWithArgoCD has the cases that an engine with Argo CD does not have to pass, each with the reason.
 var SkippedWithArgoCD = map[string]string{
-	"turns to a newer version at once":                                                                                 skipRequests,
-	"restores what was edited while no agent was running":                                                              skipAway,
+	"turns to a newer version at once": skipRequests,
 	"deletes nothing when it is killed between two confirmed deletions and told of another bundle":                     skipOneOperation,
 	"hands the objects of a declared deployment over to the one that it is renamed to":                                 skipLeft,
 	"leaves the replicas to an autoscaler when it takes over from an earlier target":                                   skipFields,
@@ -222,7 +240,6 @@ var SkippedWithArgoCD = map[string]string{
 	"does not delete an object that was given to somebody else":                                                        skipMarks,
 	"goes on with a target that the server gave to the same agent enrolled again":                                      skipMarks,
 	"keeps its marks whatever the policy says to ignore":                                                               skipMarks,
-	"releases the objects of a detached target: they stay unchanged, without labels, and are listed":                   skipMarks,
 	"reports an object that cannot be released, and tries again":                                                       skipMarks,
 	"restores its labels when somebody takes them off":                                                                 skipMarks,
 	"watches what is as it was applied by the agent that it was before it was enrolled again":                          skipMarks,
@@ -262,7 +279,6 @@ var SkippedWithArgoCD = map[string]string{
 	"keeps a confirmed Namespace while something is held in it":                                                        skipReading,
 	"keeps an object that is annotated to be kept, until it is not":                                                    skipReading,
 	"fails a change of an immutable field clearly, and leaves the object alone":                                        skipReason,
-	"never takes over an object of another deployment":                                                                 skipReason,
 	"deletes nothing outside its namespaces":                                                                           skipReleased,
 	"deletes nothing that the owner of the cluster forbids to touch":                                                   skipReleased,
 	"releases nothing outside its namespaces, and reports it":                                                          skipReleased,
