@@ -24,12 +24,12 @@ type argoFleet struct {
 	ns      string // of the objects
 }
 
-func newArgoFleet(t *testing.T) *argoFleet {
+func newArgoFleet(t *testing.T, agent string) *argoFleet {
 	t.Helper()
 	f := &argoFleet{testServer: startServer(t), cluster: testkit.SharedCluster(t), repo: newRepo(t)}
 	f.engine, f.ns = f.cluster.Namespace(t), f.cluster.Namespace(t)
 	argocd.Start(t, argocd.Config{Cluster: f.cluster, Namespace: f.engine})
-	enroll(t, f.testServer, f.cluster, apiv1.EnrollAgent{Name: "argo", EngineNamespace: f.engine})
+	enroll(t, f.testServer, f.cluster, apiv1.EnrollAgent{Name: agent, EngineNamespace: f.engine})
 	return f
 }
 
@@ -57,7 +57,7 @@ func (f *argoFleet) deletedObjects(t *testing.T) (out []string) {
 // covers: A14, E3
 func TestAnObjectMovesBetweenDeploymentsOfArgoCD(t *testing.T) {
 	t.Parallel()
-	f := newArgoFleet(t)
+	f := newArgoFleet(t, "argo-moves")
 	commit := f.repo.push(t, map[string]string{
 		"a/own.yaml": configMap(f.ns, "cm-a", "1"), "b/own.yaml": configMap(f.ns, "cm-b", "1"), "a/moves.yaml": configMap(f.ns, "cm-moves", "1"),
 	})
@@ -108,7 +108,7 @@ func (f *argoFleet) tracker(t *testing.T, name string) string {
 // covers: A6, E3
 func TestArgoCDDeletesExactlyWhatIsConfirmed(t *testing.T) {
 	t.Parallel()
-	f := newArgoFleet(t)
+	f := newArgoFleet(t, "argo-prunes")
 	claim := fmt.Sprintf("apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data, namespace: %s}\nspec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}\n", f.ns)
 	files := map[string]string{"web/keep.yaml": configMap(f.ns, "cm-keep", "1"), "store/keep.yaml": configMap(f.ns, "cm-store", "1"), "store/claim.yaml": claim}
 	for i := range 12 {
@@ -121,9 +121,9 @@ func TestArgoCDDeletesExactlyWhatIsConfirmed(t *testing.T) {
 	for i := range 12 {
 		change[fmt.Sprintf("web/old-%d.yaml", i)] = gitserver.Deleted
 	}
-	commit = f.repo.push(t, change)
-	f.awaitDeployment(t, "web", heldAt(commit, 12))
-	f.awaitDeployment(t, "store", heldAt(commit, 1))
+	removal := f.repo.push(t, change)
+	f.awaitHeld(t, "web", removal, 12)
+	f.awaitHeld(t, "store", removal, 1)
 	f.listsPrunes(t, "web", "ConfigMap "+f.ns+"/cm-old-3", "ConfigMap "+f.ns+"/cm-old-11")
 	f.listsPrunes(t, "store", "PersistentVolumeClaim "+f.ns+"/data")
 	if out, err := f.kedge(t, "deploy", "confirm-prune", "web", "ConfigMap "+f.ns+"/cm-keep"); err == nil {
@@ -132,14 +132,14 @@ func TestArgoCDDeletesExactlyWhatIsConfirmed(t *testing.T) {
 	f.wasDeleted(t)
 	// A commit that removes nothing changes nothing about it.
 	commit = f.repo.push(t, map[string]string{"web/keep.yaml": configMap(f.ns, "cm-keep", "2")})
-	f.awaitDeployment(t, "web", heldAt(commit, 12))
+	f.awaitHeld(t, "web", commit, 12)
 	f.wasDeleted(t)
 
 	f.confirms(t, "web", "ConfigMap "+f.ns+"/cm-old-3", "ConfigMap "+f.ns+"/cm-old-5")
-	f.awaitDeployment(t, "web", heldAt(commit, 10))
+	f.awaitHeld(t, "web", commit, 10)
 	f.wasDeleted(t, "cm-old-3", "cm-old-5")
 	f.confirms(t, "store", "PersistentVolumeClaim "+f.ns+"/data")
-	f.awaitDeployment(t, "store", healthyAt(commit, 1))
+	f.awaitDeployment(t, "store", healthyAt(removal, 1))
 	f.wasDeleted(t, "cm-old-3", "cm-old-5", "data")
 	f.confirms(t, "web", "--all", "--count=10")
 	f.awaitDeployment(t, "web", healthyAt(commit, 1))
@@ -151,6 +151,20 @@ func TestArgoCDDeletesExactlyWhatIsConfirmed(t *testing.T) {
 	for _, name := range []string{"cm-keep", "cm-store"} {
 		f.cluster.Kubectl(t, "-n", f.ns, "get", "configmap", name)
 	}
+}
+
+// awaitHeld waits until a deployment is at a commit with n held deletions.
+func (f *argoFleet) awaitHeld(t *testing.T, name, commit string, n int) {
+	t.Helper()
+	f.awaitDeployment(t, name, func(v apiv1.Deployment) error {
+		if len(v.Targets) != 1 || v.Commit != commit || v.Targets[0].Commit != commit || v.Targets[0].Generation != v.Targets[0].ObservedGeneration {
+			return fmt.Errorf("not at commit %s yet", commit)
+		}
+		if v.Sync != "OutOfSync" || v.Targets[0].Reason != "PruneHeld" || v.Counts.HeldPrunes != n {
+			return fmt.Errorf("want it OutOfSync with %d held deletions", n)
+		}
+		return nil
+	})
 }
 
 // listsPrunes checks that the server lists held deletions.
