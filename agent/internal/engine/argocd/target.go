@@ -50,7 +50,7 @@ type schedules struct {
 	syncs      wait.Backoff // of failed syncs and comparisons
 	due        time.Time    // of the next attempt without an event; zero when there is none
 	syncDue    time.Time    // before it, no failed sync is started again
-	notStarted time.Time    // when a requested operation was seen first that Argo CD had not started, or was reminded of it
+	notStarted time.Time    // when a request was seen first that Argo CD had not taken, or when it was reminded of it
 	remindAt   time.Time    // of the next reminder
 	reminders  wait.Backoff
 }
@@ -205,12 +205,12 @@ func (t *target) pass(life context.Context) (ended bool) {
 	return out.ended
 }
 
-// remind has Argo CD look at an Application again whose operation it has not started. Argo CD can miss the request if it
-// writes the status of the Application at the same time, and would see it at its next periodic refresh. The delay is a
-// backstop.
+// remind has Argo CD look at an Application again whose operation it has not started, or that it has not compared again. Argo CD
+// can miss the request if it writes the status of the Application at the same time, and would see it at its next periodic
+// refresh. The delay is a backstop.
 func (t *target) remind(ctx context.Context) error {
 	app, _, _ := t.engine.cache.ofTarget(t.id)
-	if app == nil || !app.requested() {
+	if app == nil || !app.requested() && app.annotation(annotationRefresh) == "" {
 		t.notStarted, t.remindAt = time.Time{}, time.Time{}
 		t.reminders.Reset()
 		return nil
@@ -226,7 +226,7 @@ func (t *target) remind(ctx context.Context) error {
 		return nil
 	}
 	if err := t.annotate(ctx, app, map[string]string{annotationReminded: time.Now().UTC().Format(time.RFC3339)}); err != nil {
-		return fmt.Errorf("reminding Argo CD of an operation: %w", err)
+		return fmt.Errorf("reminding Argo CD of a request: %w", err)
 	}
 	t.notStarted, t.remindAt = time.Now(), time.Time{}
 	t.wake.Set() // plans the next one
@@ -245,7 +245,7 @@ func (t *target) annotate(ctx context.Context, app *application, values map[stri
 	return err
 }
 
-// startGrace is how long Argo CD may take to start an operation before the first reminder, and maxReminder the longest time
+// startGrace is how long Argo CD may take to start an operation or a comparison before the first reminder, and maxReminder the longest time
 // between two of them.
 const (
 	startGrace  = 10 * time.Second
