@@ -102,7 +102,7 @@ func Run(ctx context.Context, cfg Config) error {
 		return fmt.Errorf("%w: %w", ErrConfig, err)
 	}
 	if tunnel != nil {
-		common.Tunnel = tunnel.Serve
+		common.Tunnels = link.NewTunnels(tunnel.Serve)
 	}
 	self, err := newReplica(cfg, cluster, parts{namespace: namespace, policy: policy, info: info, metrics: engineMetrics}, common)
 	if err != nil {

@@ -42,10 +42,6 @@ func deletionOfResources(t *testing.T, tenant *crTenant) {
 		{"restored database with an earlier spec", databaseBeforeEdit},
 		{"restored database without the resource, which is deleted meanwhile", databaseBeforeDeletedResource},
 	} {
-		if tenant.engine != "" && strings.HasPrefix(test.name, "restored database without the resource") {
-			// The deployment gets another target. An agent that has not restarted still has the earlier one.
-			continue
-		}
 		if !t.Run(test.name, func(t *testing.T) { test.run(t, tenant) }) {
 			return // the next ones need an empty namespace
 		}

@@ -291,12 +291,12 @@ func (t *crTenant) has(tb testing.TB, want string) {
 // rest returns the REST API in the tenant of the namespace.
 func (t *crTenant) rest() tenantClient { return tenantClient{Server: t.Server, tenant: t.ns} }
 
-// deletedBy returns what the agent deleted in the target namespace.
+// deleted returns what the agent, or the Argo CD that applies for it, deleted in the target namespace.
 func (t *crTenant) deleted(tb testing.TB) []testkit.Request {
 	tb.Helper()
 	var out []testkit.Request
 	for _, r := range deletions(t.cluster.Requests(tb)) {
-		if r.Namespace == t.target && strings.HasSuffix(r.User, ":kedge-agent") {
+		if r.Namespace == t.target && (strings.HasSuffix(r.User, ":kedge-agent") || strings.HasSuffix(r.User, ":"+argocd.ServiceAccount)) {
 			out = append(out, r)
 		}
 	}

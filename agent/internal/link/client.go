@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"sync"
@@ -61,9 +60,8 @@ type Config struct {
 	// Disconnected is called after each failed attempt to connect and each lost connection, before the next attempt. It
 	// may call Resume. Disconnected may be nil.
 	Disconnected func(ctx context.Context)
-	// Tunnel serves a connection from the server, for a caller, until it is closed; nil means that the agent offers no
-	// tunnels. It is called in a goroutine of its own.
-	Tunnel func(conn net.Conn, c wire.TunnelCaller)
+	// Tunnels serves connections from the server; nil means that the agent offers none.
+	Tunnels *Tunnels
 	// Unpack unpacks a bundle; nil means manifest.Unpack.
 	Unpack func(digest string, zstd []byte) (*manifest.Set, error)
 	Log    *slog.Logger
@@ -78,7 +76,6 @@ type Client struct {
 	log    *slog.Logger
 	tokens tokenSource
 
-	tunnels             tunnels
 	statuses            statuses
 	events              events
 	wake                wait.Signal // signals that the writer has something to send

@@ -23,14 +23,10 @@ type connection struct {
 	log    *slog.Logger // names tenant and agent after Welcome
 	rpc    agentv1.AgentServiceClient
 	stream grpc.BidiStreamingClient[agentv1.ConnectRequest, agentv1.ConnectResponse]
-	// tunnel is the second connection, for tunnels; nil until the server has asked for one. Only the reader uses it.
-	tunnel       *tunnelConn
-	agentVersion string
+	tunnel secondConnection
 	// sendStates makes the writer list the states of all targets.
-	sendStates   chan struct{}
-	capabilities sentCapabilities
-	applications sentApplications
-	checks       sentChecks
+	sendStates chan struct{}
+	sentLists
 	environments []fleet.PushEnvironment // of a list that is not complete; only the reader uses it
 	// lease starts the writer.
 	lease chan time.Duration
@@ -50,6 +46,13 @@ type connection struct {
 	rotated     chan rotation
 	// closing is set when the agent has closed its side of the stream, to reconnect with a new token.
 	closing atomic.Bool
+}
+
+// sentLists is what was sent of the lists that the agent reports.
+type sentLists struct {
+	capabilities sentCapabilities
+	applications sentApplications
+	checks       sentChecks
 }
 
 const (
@@ -85,7 +88,7 @@ func (c *Client) connectWith(ctx context.Context, token string) (welcomed bool, 
 	defer cancel(nil)
 
 	conn := &connection{
-		Client: c, log: c.log, agentVersion: hello.AgentVersion, rpc: agentv1.NewAgentServiceClient(cc), token: token, storedToken: c.tokens.newest,
+		Client: c, log: c.log, tunnel: secondConnection{agentVersion: hello.AgentVersion}, rpc: agentv1.NewAgentServiceClient(cc), token: token, storedToken: c.tokens.newest,
 		rotated: make(chan rotation, 1), sendStates: make(chan struct{}, 1), lease: make(chan time.Duration, 1),
 		fetchSlots: make(chan struct{}, concurrentFetches), fetches: newFetchSet(), unavailable: map[string]error{},
 		timeout: time.AfterFunc(c.welcomeTimeout, func() { cancel(errNoWelcome) }),
@@ -103,7 +106,7 @@ func (c *Client) connectWith(ctx context.Context, token string) (welcomed bool, 
 	}
 	cancel(nil)
 	conn.fetches.wait()
-	conn.tunnel.retire()
+	conn.tunnel.conn.retire()
 	return conn.welcomed, err
 }
 
@@ -123,7 +126,7 @@ func (d *dialer) explain(ctx context.Context, err error) error {
 
 // serve runs the writer beside the reader and stops both.
 func (n *connection) serve(ctx context.Context, hello wire.Hello) error {
-	hello.Clock, hello.Standby, hello.Tunnel = time.Now(), n.cfg.Standby, n.cfg.Tunnel != nil
+	hello.Clock, hello.Standby, hello.Tunnel = time.Now(), n.cfg.Standby, n.cfg.Tunnels != nil
 	n.capabilities = sentCapabilities{inHello: hello.Capabilities, hash: hello.Capabilities.Hash()}
 	if !n.cfg.Standby {
 		states, hash, known := n.states()

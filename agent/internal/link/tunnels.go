@@ -2,7 +2,10 @@ package link
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
+	"net"
 	"sync"
 	"time"
 
@@ -15,15 +18,23 @@ import (
 	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 )
 
-// tunnels counts the tunnels of a client, over all its connections. They continue when the connection to the server is made
-// again.
-type tunnels struct {
+// Tunnels serves the connections of callers that come through tunnels. It counts the tunnels of all clients that share it:
+// they continue when the connection to the server is made again.
+type Tunnels struct {
+	serve func(conn net.Conn, c wire.TunnelCaller)
+
 	mu   sync.Mutex
 	open int
 }
 
+// NewTunnels returns tunnels whose connections serve serves. It is called in a goroutine of its own for each connection, and
+// returns when the connection is closed.
+func NewTunnels(serve func(conn net.Conn, c wire.TunnelCaller)) *Tunnels {
+	return &Tunnels{serve: serve}
+}
+
 // take counts one more tunnel. It reports false if there are too many.
-func (t *tunnels) take() bool {
+func (t *Tunnels) take() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.open >= wire.MaxTunnels {
@@ -33,10 +44,16 @@ func (t *tunnels) take() bool {
 	return true
 }
 
-func (t *tunnels) release() {
+func (t *Tunnels) release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.open--
+}
+
+// secondConnection is the connection for tunnels of a connection. Only the reader uses it.
+type secondConnection struct {
+	conn         *tunnelConn // nil until the server has asked for a tunnel
+	agentVersion string
 }
 
 // tunnelConn is the connection for tunnels. It connects with its first tunnel and disconnects when it has had none for a
@@ -44,6 +61,8 @@ func (t *tunnels) release() {
 type tunnelConn struct {
 	conn   *grpc.ClientConn
 	client agentv1.TunnelServiceClient
+
+	warned sync.Once // one warning is enough: the server asks again and again
 
 	mu      sync.Mutex
 	open    int
@@ -54,7 +73,7 @@ type tunnelConn struct {
 const tunnelIdle = time.Minute
 
 func (n *connection) newTunnelConn() (*tunnelConn, error) {
-	d, err := newDialer(n.cfg, n.addr, n.agentVersion)
+	d, err := newDialer(n.cfg, n.addr, n.tunnel.agentVersion)
 	if err != nil {
 		return nil, err
 	}
@@ -99,29 +118,29 @@ func (t *tunnelConn) remove() {
 
 // openTunnels opens tunnels that the server asked for. The server uses them when it has a request.
 func (n *connection) openTunnels(count int) {
-	if n.cfg.Tunnel == nil {
+	if n.cfg.Tunnels == nil {
 		return
 	}
-	if n.tunnel == nil {
+	if n.tunnel.conn == nil {
 		t, err := n.newTunnelConn()
 		if err != nil {
 			n.log.Warn("no connection for tunnels", obs.Err(err))
 			return
 		}
-		n.tunnel = t
+		n.tunnel.conn = t
 	}
 	for range min(count, wire.MaxTunnels) {
-		if !n.tunnels.take() {
+		if !n.cfg.Tunnels.take() {
 			return
 		}
-		n.tunnel.add()
-		go n.serveTunnel(n.tunnel)
+		n.tunnel.conn.add()
+		go n.serveTunnel(n.tunnel.conn)
 	}
 }
 
 // serveTunnel opens one tunnel and serves the connection that the server makes through it. It outlives the connection n.
 func (n *connection) serveTunnel(t *tunnelConn) {
-	defer n.tunnels.release()
+	defer n.cfg.Tunnels.release()
 	defer t.remove()
 	ctx, abort := context.WithCancel(metadata.AppendToOutgoingContext(context.Background(), "authorization", "Bearer "+n.token))
 	defer abort()
@@ -129,13 +148,15 @@ func (n *connection) serveTunnel(t *tunnelConn) {
 	if err == nil {
 		err = stream.Send(&agentv1.TunnelRequest{Frame: &agentv1.TunnelRequest_Ready{Ready: &agentv1.Ready{}}})
 	}
-	if err != nil {
-		n.log.Debug("a tunnel could not be opened", obs.Err(err))
+	var first *agentv1.TunnelResponse
+	if err == nil {
+		first, err = stream.Recv()
+	}
+	if errors.Is(err, io.EOF) { // it was not needed
 		return
 	}
-	first, err := stream.Recv()
-	if err != nil { // it was not needed, or the server is gone
-		n.log.Debug("an unused tunnel ended", obs.Err(err))
+	if err != nil {
+		t.warned.Do(func() { n.log.Warn("a tunnel could not be opened", obs.Err(err)) })
 		return
 	}
 	caller, err := wire.ParseTunnelCaller(first.GetOpen())
@@ -144,7 +165,7 @@ func (n *connection) serveTunnel(t *tunnelConn) {
 		return
 	}
 	conn := tunnel.Agent(stream, abort, tunnel.Addr("server"))
-	n.cfg.Tunnel(conn, caller)
+	n.cfg.Tunnels.serve(conn, caller)
 	_ = conn.Close()
 	<-conn.Done()
 }

@@ -60,7 +60,7 @@ func connectWithTunnel(t *testing.T, scheme string, tls, standby bool) (*gateway
 	}
 	srv := serve(t, m, o)
 	r := start(t, scheme+"://"+srv.Addr(), token, func(c *link.Config) {
-		c.Tunnel, c.Standby = repeat, standby
+		c.Tunnels, c.Standby = link.NewTunnels(repeat), standby
 		if tls {
 			c.CAFile = write(t, "ca.pem", string(srv.CAPEM()))
 		}

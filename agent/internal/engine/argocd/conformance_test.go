@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -18,19 +17,14 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
 )
 
-// It takes about ten minutes, most of which are waits for Argo CD.
+// conforms runs the cases of every engine.
 //
 // covers: E1, E6
-func TestConformance(t *testing.T) {
-	if os.Getenv("KEDGE_ARGOCD_CONFORMANCE") == "" {
-		t.Skip("set KEDGE_ARGOCD_CONFORMANCE=1 to run it; -parallel=10 makes it faster")
-	}
-	t.Parallel()
-	cluster := testkit.SharedCluster(t)
-	argo := argocdtest.Start(t, argocdtest.Config{Cluster: cluster, Namespace: cluster.Namespace(t)})
+func conforms(t *testing.T, argo *argocdtest.Instance) {
 	git := newSources(t)
 	enginetest.Run(t, enginetest.Harness{
-		Cluster: cluster,
+		Cluster: testkit.SharedCluster(t),
+		ArgoCD:  argo.Namespace(),
 		Skip:    enginetest.SkippedWithArgoCD,
 		New: func(t testing.TB, o enginetest.Options) engine.Engine {
 			t.Helper()

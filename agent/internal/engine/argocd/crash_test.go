@@ -10,7 +10,6 @@ import (
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/internal/fleet"
-	"github.com/kedge-dev/kedge/internal/testkit"
 	argocdtest "github.com/kedge-dev/kedge/internal/testkit/argocd"
 )
 
@@ -54,16 +53,13 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// A deployment is created, loses an object, and is deleted. The agent crashes at each write of this in turn, before and
+// crashesAtEveryWrite: a deployment is created, loses an object, and is deleted. The agent crashes at each write of this in turn, before and
 // after the write arrives. Nothing is deleted that stays, and everything ends as without a crash.
 // covers: E1, E3
-func TestCrashAtEveryWrite(t *testing.T) {
-	t.Parallel()
-	c := testkit.SharedCluster(t)
-	argo := argocdtest.Start(t, argocdtest.Config{Cluster: c, Namespace: c.Namespace(t)})
-	// The writes without a crash are: project, Application, Application with the second commit, prune, end, delete, deletion of
-	// the Application, deletion of the project.
-	const writes = 8
+func crashesAtEveryWrite(t *testing.T, argo *argocdtest.Instance) {
+	// The writes without a crash are: project, Application, end of the first hold, Application with the second commit, prune, end,
+	// delete, deletion of the Application, deletion of the project.
+	const writes = 9
 	for at := 1; at <= writes+1; at++ {
 		for _, arrives := range []bool{false, true} {
 			t.Run(fmt.Sprintf("write %d, arrives %v", at, arrives), func(t *testing.T) {

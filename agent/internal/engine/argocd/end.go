@@ -24,6 +24,9 @@ func (t *target) detach(ctx context.Context, app *application) outcome {
 		}
 		return t.finish(fleet.SyncDetached, fleet.Cause{Reason: fleet.ReasonDetached, Message: message}, t.last.Objects)
 	}
+	if t.engine.isPending() { // a deployment that has not arrived yet may take objects over
+		return t.waitForDeployments(app)
+	}
 	objects := t.released(app, fleet.ReasonDetached)
 	if done, err := t.beginEnd(ctx, app, endDetached); err != nil || !done {
 		return t.ending(err, fleet.ReasonDetaching, objects)
@@ -116,8 +119,7 @@ func (t *target) delete(ctx context.Context, app *application) outcome {
 		return t.finish(fleet.SyncDeleted, fleet.Cause{Reason: fleet.ReasonNoInventory, Message: message}, nil)
 	}
 	if t.engine.isPending() {
-		why := inventory.WaitingForDeployments()
-		return outcome{status: syncing(why.Reason, why.Message)}
+		return t.waitForDeployments(app)
 	}
 	done, err := t.beginEnd(ctx, app, endDeleted)
 	if err != nil || !done {
@@ -145,13 +147,24 @@ func (t *target) delete(ctx context.Context, app *application) outcome {
 	return t.ending(t.startDelete(ctx, app, end.remove), fleet.ReasonPruning, nil)
 }
 
+// waitForDeployments describes a target that ends when the states of other deployments have arrived.
+func (t *target) waitForDeployments(app *application) outcome {
+	why := inventory.WaitingForDeployments()
+	status := syncing(why.Reason, why.Message)
+	for _, r := range app.objects() {
+		status.Objects = append(status.Objects, fleet.ObjectStatus{ObjectRef: r.ref(), Sync: fleet.SyncSyncing, Health: fleet.HealthUnknown, Reason: why.Reason, Message: why.Message})
+	}
+	return outcome{status: status}
+}
+
 // awaitHandOvers describes a target that ends after others have taken over objects.
 func (t *target) awaitHandOvers(app *application) (out outcome, wait bool) {
 	waiting := t.awaited(app)
+	t.handOverEvents(app.environment(), waiting)
 	if len(waiting) == 0 {
 		return outcome{}, false
 	}
-	status := syncing(fleet.ReasonHandOverPending, "other deployments take over "+listed(names(waiting)))
+	status := syncing(fleet.ReasonHandOverPending, "other deployments take over "+listed(names(waiting))+": "+waiting[0].Message)
 	status.Objects = waiting
 	return outcome{status: status}, true
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -55,13 +56,19 @@ type Engine struct {
 	work            sync.WaitGroup
 	setting         sync.Mutex // held by Set and by the end of a target
 
-	mu        sync.Mutex
-	settings  settings
-	targets   map[fleet.TargetID]*target
+	mu       sync.Mutex
+	settings settings
+	targets  map[fleet.TargetID]*target
+	past
+	running context.Context // nil before Run
+	pending int
+}
+
+// past is what the engine knows of targets besides those that it works on.
+type past struct {
 	recovered map[fleet.TargetID]fleet.Version // from the Applications; nil before Recover
 	ended     map[fleet.TargetID]engine.Status // last status of targets that were deleted or detached
-	running   context.Context                  // nil before Run
-	pending   int
+	current   map[string]fleet.TargetID        // the target with a source that came last, by TENANT/DEPLOYMENT
 }
 
 // secrets are the Secrets that the engine writes for Argo CD.
@@ -110,7 +117,7 @@ func New(cfg Config) (*Engine, error) {
 		applications: client.Resource(applicationsResource).Namespace(cfg.EngineNamespace),
 		projects:     client.Resource(projectsResource).Namespace(cfg.EngineNamespace),
 		settings:     settings{agent: cfg.AgentID, scope: cfg.Scope, namespaces: slices.Clone(cfg.Namespaces), kinds: cfg.Kinds, policy: cfg.Owner},
-		targets:      map[fleet.TargetID]*target{}, ended: map[fleet.TargetID]engine.Status{},
+		targets:      map[fleet.TargetID]*target{}, past: past{ended: map[fleet.TargetID]engine.Status{}, current: map[string]fleet.TargetID{}},
 		writingProjects: projectWrites{written: map[string]map[string]any{}},
 	}
 	e.cache = newCache(e)
@@ -267,7 +274,9 @@ func (e *Engine) Set(d engine.Desired) {
 		e.targets[d.Target] = t
 		e.startLocked(t)
 	}
-	t.accept(d)
+	if t.accept(d) {
+		e.succeedLocked(d)
+	}
 	e.signalWaitingLocked()
 }
 
@@ -302,6 +311,7 @@ func (e *Engine) retire(t *target, last engine.Status) bool {
 	defer e.mu.Unlock()
 	delete(e.targets, t.id)
 	delete(e.recovered, t.id)
+	maps.DeleteFunc(e.current, func(_ string, id fleet.TargetID) bool { return id == t.id })
 	if len(e.ended) >= maxEnded {
 		clear(e.ended)
 	}

@@ -11,12 +11,26 @@ import (
 	argocdtest "github.com/kedge-dev/kedge/internal/testkit/argocd"
 )
 
-// The tests share one real Argo CD. Each has its own agent, with the permissions of its manifest.
-// covers: E1, E2, E3, E6
+// The tests share one real Argo CD.
 func TestEngine(t *testing.T) {
 	t.Parallel()
 	c := testkit.SharedCluster(t)
 	argo := argocdtest.Start(t, argocdtest.Config{Cluster: c, Namespace: c.Namespace(t)})
+	for name, run := range map[string]func(*testing.T, *argocdtest.Instance){
+		"conforms":               conforms,
+		"crashes at every write": crashesAtEveryWrite,
+		"with its manifest":      appliesWithItsManifest,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, argo)
+		})
+	}
+}
+
+// appliesWithItsManifest has an agent for each test, with the permissions of its manifest.
+// covers: E1, E2, E3, E6
+func appliesWithItsManifest(t *testing.T, argo *argocdtest.Instance) {
 	for name, run := range map[string]func(*world){
 		"applies a commit and reports each object":                             applies,
 		"prunes what left, holds too much and protected kinds":                 prunes,
@@ -294,7 +308,8 @@ spec:
 	w.cluster.Kubectl(w, "-n", w.argo.Namespace(), "delete", "application", w.app())
 	w.cluster.Apply(w, strings.Replace(foreign, "name: "+w.app(), "name: foreign-"+w.app(), 1)+"  syncPolicy: {automated: {}}\n")
 	w.eventually(func() error {
-		if !w.exists("configmap", "f") {
+		status := w.cluster.Kubectl(w, "-n", w.argo.Namespace(), "get", "application", "foreign-"+w.app(), "-o", "jsonpath={.status.sync.status}")
+		if status != "Synced" || !w.exists("configmap", "f") {
 			return errStill
 		}
 		return nil

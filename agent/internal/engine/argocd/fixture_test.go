@@ -3,6 +3,7 @@ package argocd_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -23,7 +24,18 @@ import (
 	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		// The tests wait for Argo CD most of the time.
+		if err := flag.Set("test.parallel", "10"); err != nil {
+			panic(err)
+		}
+	}
+	testkit.Main(m)
+}
 
 const limit = 4 * time.Minute
 

@@ -125,9 +125,8 @@ func (t *target) takeable(ctx context.Context, app *application, shared []string
 func (t *target) adoptable(ctx context.Context, shared []string) (map[string]bool, error) {
 	out, exists := map[string]bool{}, map[string]bool{}
 	for _, message := range shared {
-		object, applications, ok := strings.Cut(message, " is part of applications ")
-		_, other, two := strings.Cut(applications, " and ")
-		if !ok || !two {
+		object, other, ok := parseShared(message)
+		if !ok {
 			continue
 		}
 		_, err := t.engine.applications.Get(ctx, other, metav1.GetOptions{}) // an Application of another namespace is NAMESPACE/NAME, which is no valid name
@@ -167,7 +166,7 @@ func (t *target) awaited(app *application) (out []fleet.ObjectStatus) {
 	for _, r := range app.objects() {
 		ref := r.ref()
 		if why := t.handOver(app, ref.String()); why.Reason == fleet.ReasonHandOverPending && !t.taken(app, ref.String()) {
-			out = append(out, fleet.ObjectStatus{ObjectRef: ref, Sync: fleet.SyncSyncing, Health: fleet.HealthUnknown, Reason: why.Reason, Message: why.Message})
+			out = append(out, fleet.ObjectStatus{ObjectRef: ref, Sync: t.handOverState(app, ref.String()), Health: fleet.HealthUnknown, Reason: why.Reason, Message: why.Message})
 		}
 	}
 	return out
@@ -176,18 +175,13 @@ func (t *target) awaited(app *application) (out []fleet.ObjectStatus) {
 // handOver returns why an object stays for another deployment in the same cluster; zero when there is none. Objects are not
 // handed over to other tenants, whose names are not told.
 func (t *target) handOver(app *application, object string) fleet.Cause {
-	if slices.Contains(t.work.State.Confirmed, object) {
-		return fleet.Cause{}
-	}
-	for _, h := range t.work.State.HandOvers {
-		if h.Names(object) && !t.engine.elsewhere(t.work.Tenant, h.Deployment, app.environment()) {
-			return fleet.Cause{Reason: fleet.ReasonHandOverPending, Message: h.String()}
-		}
+	if why := t.namedHandOver(app, object); !why.IsZero() || slices.Contains(t.work.State.Confirmed, object) {
+		return why
 	}
 	others := t.engine.desiring(object, t.id, app.environment())
 	for _, d := range others {
 		if d.Tenant == t.work.Tenant {
-			return fleet.Cause{Reason: fleet.ReasonHandOverPending, Message: fmt.Sprintf("deployment %q is about to take it over", d.Deployment)}
+			return fleet.Cause{Reason: fleet.ReasonHandOverPending, Message: fmt.Sprintf("deployment %q (target %s) is about to take it over", d.Deployment, d.Target)}
 		}
 	}
 	if len(others) > 0 {
@@ -196,12 +190,54 @@ func (t *target) handOver(app *application, object string) fleet.Cause {
 	return fleet.Cause{}
 }
 
+// namedHandOver returns why an object stays for another deployment that the server names; zero when it does not, or when a
+// user has confirmed the deletion of the object.
+func (t *target) namedHandOver(app *application, object string) fleet.Cause {
+	if slices.Contains(t.work.State.Confirmed, object) {
+		return fleet.Cause{}
+	}
+	for _, h := range t.work.State.HandOvers {
+		if h.Names(object) && !t.engine.elsewhere(t.work.Tenant, h.Deployment, app.environment()) {
+			return fleet.Cause{Reason: fleet.ReasonHandOverPending, Message: h.String()}
+		}
+	}
+	return fleet.Cause{}
+}
+
+// handOverState returns the state of an object that waits for another deployment. If the server names that deployment, it may
+// be that it never takes the object, and a user may confirm the deletion instead.
+func (t *target) handOverState(app *application, object string) fleet.SyncState {
+	if !t.work.State.Detached && !t.namedHandOver(app, object).IsZero() {
+		return fleet.SyncHeld
+	}
+	return fleet.SyncSyncing
+}
+
+// handOverEvents reports the objects that have waited for another deployment and do not wait any more, because it has them.
+func (t *target) handOverEvents(environment fleet.EnvironmentID, waiting []fleet.ObjectStatus) {
+	still := map[string]bool{}
+	for _, o := range waiting {
+		if o.Reason == fleet.ReasonHandOverPending {
+			still[o.String()] = true
+		}
+	}
+	for name := range t.handing {
+		if still[name] {
+			continue
+		}
+		for _, d := range t.engine.desiring(name, t.id, environment) {
+			t.objectEvent(fleet.EventNormal, fleet.ReasonHandedOver, name, fmt.Sprintf("was taken over by target %s", d.Target))
+		}
+	}
+	t.handing = still
+}
+
 // elsewhere reports whether a deployment applies to another cluster than that of an environment.
 func (e *Engine) elsewhere(tenant, deployment string, environment fleet.EnvironmentID) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, t := range e.targets {
-		if d := t.newest(); d != nil && d.Source != nil && d.Tenant == tenant && d.Deployment == deployment {
+		if d := t.newest(); d != nil && d.Source != nil && d.Tenant == tenant && d.Deployment == deployment && t.supersededBy() == "" {
 			return d.Source.Environment != environment
 		}
 	}
@@ -226,15 +262,20 @@ func (e *Engine) desiring(object string, except fleet.TargetID, environment flee
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, t := range e.targets {
-		if t.id == except || t.refused.Load() {
+		if t.id == except || t.refused.Load() || t.supersededBy() != "" {
 			continue
 		}
-		// A dry run, and a deployment that is refused, never get the object.
-		if d := t.newest(); d != nil && d.Source != nil && d.Source.Environment == environment && !d.State.Policy.DryRun && unsupported(*d).IsZero() {
+		// A dry run, and a deployment that is refused or may not have the kind, never get the object.
+		if d := t.newest(); d != nil && d.Source != nil && d.Source.Environment == environment && !d.State.Policy.DryRun && unsupported(*d).IsZero() && allowsKind(d, object) {
 			if _, found := slices.BinarySearch(d.Source.Objects, object); found {
 				out = append(out, d)
 			}
 		}
 	}
 	return out
+}
+
+// allowsKind reports whether the limits of a deployment allow the kind of an object. Its namespaces are checked as a whole.
+func allowsKind(d *engine.Desired, object string) bool {
+	return fleet.Limits{Kinds: d.State.Limits.Kinds}.Allows(fleet.ParseObjectKind(object), true)
 }

@@ -44,12 +44,14 @@ func TestHandOversStayInTheirClusterAndTenant(t *testing.T) {
 		refuse bool
 		want   fleet.Reason
 	}{
-		"same cluster":   {other: engine.Desired{Tenant: "team", Source: &fleet.EngineSource{Environment: "staging"}}, want: fleet.ReasonHandOverPending},
-		"other cluster":  {other: engine.Desired{Tenant: "team", Source: &fleet.EngineSource{Environment: "prod"}}},
-		"own cluster":    {other: engine.Desired{Tenant: "team", Source: &fleet.EngineSource{}}},
-		"other tenant":   {other: engine.Desired{Tenant: "foreign", Source: &fleet.EngineSource{Environment: "staging"}}, want: fleet.ReasonPruneBlocked},
-		"refused":        {other: engine.Desired{Tenant: "team", Source: &fleet.EngineSource{Environment: "staging"}}, refuse: true},
-		"only a dry run": {other: engine.Desired{Tenant: "team", Source: &fleet.EngineSource{Environment: "staging"}, State: fleet.Desired{Policy: fleet.Policy{DryRun: true}}}},
+		"same cluster":     {other: engine.Desired{Tenant: "team", Source: &fleet.EngineSource{Environment: "staging"}}, want: fleet.ReasonHandOverPending},
+		"other cluster":    {other: engine.Desired{Tenant: "team", Source: &fleet.EngineSource{Environment: "prod"}}},
+		"own cluster":      {other: engine.Desired{Tenant: "team", Source: &fleet.EngineSource{}}},
+		"other tenant":     {other: engine.Desired{Tenant: "foreign", Source: &fleet.EngineSource{Environment: "staging"}}, want: fleet.ReasonPruneBlocked},
+		"refused":          {other: engine.Desired{Tenant: "team", Source: &fleet.EngineSource{Environment: "staging"}}, refuse: true},
+		"beyond its grant": {other: engine.Desired{Tenant: "team", Source: &fleet.EngineSource{Environment: "staging"}, State: fleet.Desired{Limits: fleet.Limits{Kinds: []string{"Secret"}}}}},
+		"within its grant": {other: engine.Desired{Tenant: "team", Source: &fleet.EngineSource{Environment: "staging"}, State: fleet.Desired{Limits: fleet.Limits{Kinds: []string{"ConfigMap"}}}}, want: fleet.ReasonHandOverPending},
+		"only a dry run":   {other: engine.Desired{Tenant: "team", Source: &fleet.EngineSource{Environment: "staging"}, State: fleet.Desired{Policy: fleet.Policy{DryRun: true}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -42,9 +42,11 @@ const (
 	annotationEnd         = "kedge.dev/end"         // endDeleted or endDetached, while the target ends
 	annotationSync        = "kedge.dev/sync"        // version whose sync was requested and is not done
 	annotationTakenBy     = "kedge.dev/taken-by"    // the target that has taken the Application over from an earlier one
-	annotationReminded    = "kedge.dev/reminded"    // when Argo CD was last reminded of an operation
-	annotationRefresh     = "argocd.argoproj.io/refresh"
-	managedBy             = "kedge"
+	annotationReminded    = "kedge.dev/reminded"    // when Argo CD was last reminded of a request
+	// annotationAgentNamespace is where the agent is installed, which stays when it is enrolled again.
+	annotationAgentNamespace = "kedge.dev/agent-namespace"
+	annotationRefresh        = "argocd.argoproj.io/refresh"
+	managedBy                = "kedge"
 )
 
 const (

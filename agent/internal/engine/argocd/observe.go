@@ -39,7 +39,8 @@ type attempt struct {
 	message         string
 	results         map[string]string // messages of failed objects, by name
 	pruning         bool
-	partial         bool // it was a sync of some objects
+	partial         bool // it was a sync of some objects that the engine has requested
+	healing         bool // it was a sync of some objects by which Argo CD corrects drift
 }
 
 func (t *target) attempt(app *application) attempt {
@@ -48,7 +49,10 @@ func (t *target) attempt(app *application) attempt {
 		return attempt{running: app.op != nil}
 	}
 	a := attempt{message: state.Message, pruning: state.Operation.Sync != nil && state.Operation.Sync.Prune, results: map[string]string{}}
-	a.partial = !a.pruning && state.Operation.Sync != nil && len(state.Operation.Sync.Resources) > 0
+	if some := state.Operation.Sync != nil && len(state.Operation.Sync.Resources) > 0; some && !a.pruning {
+		a.healing = state.Operation.InitiatedBy.Automated
+		a.partial = !a.healing
+	}
 	source, _ := state.SyncResult["source"].(map[string]any)
 	revision, _ := state.SyncResult["revision"].(string)
 	if revision != t.work.State.Commit || !sameSpec(source, sourceOf(*t.work)) {
@@ -122,11 +126,11 @@ func (t *target) observe(ctx context.Context, app *application) outcome {
 		return outcome{status: syncing(fleet.ReasonApplying, "Argo CD has not synced the revision again yet")}
 	}
 	last := t.attempt(app)
-	objects, unsettled := t.desiredObjects(app, last)
-	if last.failed && last.pruning && unsettled == 0 && !slices.ContainsFunc(app.objects(), func(r resourceStatus) bool { return r.RequiresPruning }) {
-		last = attempt{succeeded: true} // somebody else has deleted what it should delete
+	objects, unsettled := t.desiredObjects(app, last, t.holders(ctx, app, last))
+	if last.failed && unsettled == 0 && (last.healing || last.pruning && !slices.ContainsFunc(app.objects(), func(r resourceStatus) bool { return r.RequiresPruning })) {
+		last = attempt{succeeded: true} // what it should correct or delete is as it should be
 	}
-	t.driftEvents(objects)
+	t.driftEvents(objects, t.selfHealed(app))
 	status := t.summarize(app, last, objects, unsettled)
 	left, err := t.prune(ctx, app, last, len(objects), unsettled)
 	if err != nil {
@@ -211,8 +215,9 @@ func (t *target) refreshLater(ctx context.Context, app *application, status engi
 	return status
 }
 
-// desiredObjects describes the objects of the source. unsettled counts those that are not as desired.
-func (t *target) desiredObjects(app *application, last attempt) (out []fleet.ObjectStatus, unsettled int) {
+// desiredObjects describes the objects of the source. unsettled counts those that are not as desired. holders says which of them
+// Argo CD tracks for other Applications.
+func (t *target) desiredObjects(app *application, last attempt, holders map[string]fleet.Cause) (out []fleet.ObjectStatus, unsettled int) {
 	mode, kinds := t.work.State.Policy.Drift.OrDefault(), t.engine.config().kinds
 	for _, r := range app.objects() {
 		if r.RequiresPruning {
@@ -226,6 +231,9 @@ func (t *target) desiredObjects(app *application, last attempt) (out []fleet.Obj
 			o.Sync, o.Reason = fleet.SyncSynced, healthReason(o.Health)
 		case last.failed && failedNow:
 			o.Sync, o.Reason, o.Message = fleet.SyncFailed, fleet.ReasonApplyFailed, failure
+		case last.failed && !holders[r.Kind+"/"+r.Name].IsZero():
+			holder := holders[r.Kind+"/"+r.Name]
+			o.Sync, o.Reason, o.Message = fleet.SyncFailed, holder.Reason, holder.Message
 		case r.Status == argoUnknown:
 			o.Sync, o.Reason, o.Message = fleet.SyncFailed, fleet.ReasonOutsideScope, "the AppProject of the tenant does not allow this object"
 			if why := kinds.Refusal(o.ObjectRef); why != "" {
@@ -246,18 +254,44 @@ func (t *target) desiredObjects(app *application, last attempt) (out []fleet.Obj
 	return out, unsettled
 }
 
-// driftEvents reports the objects that had drifted and that Argo CD has corrected.
-func (t *target) driftEvents(objects []fleet.ObjectStatus) {
+// driftEvents reports the objects that had drifted and that Argo CD has corrected. healed are the objects of a sync by which it
+// has corrected drift, which can be shorter than the time between two passes.
+func (t *target) driftEvents(objects []fleet.ObjectStatus, healed map[syncResource]bool) {
+	corrects := t.synced == t.work.State.Version && t.work.State.Policy.Drift.OrDefault() == fleet.DriftCorrect
 	for _, o := range objects {
 		name := o.String()
-		switch {
-		case o.Reason == fleet.ReasonDrifted:
+		differs := corrects && o.Sync == fleet.SyncSyncing
+		if o.Reason == fleet.ReasonDrifted || differs || healed[syncResource{Group: o.Group, Kind: o.Kind, Name: o.Name}] {
 			t.drifted[name] = true
-		case o.Sync == fleet.SyncSynced && t.drifted[name]:
+		}
+		if o.Sync == fleet.SyncSynced && t.drifted[name] {
 			delete(t.drifted, name)
 			t.objectEvent(fleet.EventNormal, fleet.ReasonDriftHealed, name, "differed from the source; Argo CD has corrected it")
 		}
 	}
+}
+
+// selfHealed returns the objects of a sync that Argo CD has started by itself after the version was Synced, once for each. Such
+// a sync names the objects that had drifted, without their namespaces.
+func (t *target) selfHealed(app *application) map[syncResource]bool {
+	state := app.status.OperationState
+	if state == nil || !state.Operation.InitiatedBy.Automated || state.Operation.Sync == nil || len(state.Operation.Sync.Resources) == 0 {
+		return nil
+	}
+	out := map[syncResource]bool{}
+	for _, r := range state.Operation.Sync.Resources {
+		r.Namespace = ""
+		out[r] = true
+	}
+	heal := fmt.Sprint(state.StartedAt.Unix(), state.Operation.Sync.Resources) // the times of Argo CD have seconds only
+	if known := t.lastHeal == heal; known {
+		return nil
+	}
+	t.lastHeal = heal
+	if t.synced != t.work.State.Version {
+		return nil
+	}
+	return out
 }
 
 // objectHealth returns the health of an object. Argo CD stores it in the Application only if controller.resource.health.persist
@@ -319,7 +353,7 @@ func (t *target) summarize(app *application, last attempt, objects []fleet.Objec
 	}
 	switch {
 	case last.failed && (unsettled > 0 || !last.pruning):
-		o.Sync, o.Reason, o.Message = fleet.SyncFailed, fleet.ReasonArgoCDSyncFailed, last.message
+		o.Sync, o.Reason, o.Message = fleet.SyncFailed, fleet.ReasonArgoCDSyncFailed, heldByOthers(objects)+last.message
 	case last.failed:
 		o.Sync, o.Reason, o.Message = fleet.SyncFailed, fleet.ReasonPruneFailed, last.message
 	case last.running:
@@ -340,14 +374,18 @@ func (t *target) summarize(app *application, last attempt, objects []fleet.Objec
 func (t *target) summarizeLeft(status *engine.Status, left []fleet.ObjectStatus) {
 	o := &status.Observed
 	var held, kept []string
-	pruning, waiting := false, false
+	var waiting fleet.Cause
+	pruning := false
 	for _, object := range left {
 		switch object.Sync {
 		case fleet.SyncHeld:
 			held = append(held, object.String())
 		case fleet.SyncSyncing:
-			pruning = pruning || object.Reason == fleet.ReasonPruning
-			waiting = waiting || object.Reason != fleet.ReasonPruning
+			if object.Reason == fleet.ReasonPruning {
+				pruning = true
+			} else {
+				waiting = fleet.Cause{Reason: object.Reason, Message: object.String() + " " + object.Message}
+			}
 		default:
 			kept = append(kept, object.String())
 		}
@@ -358,8 +396,8 @@ func (t *target) summarizeLeft(status *engine.Status, left []fleet.ObjectStatus)
 		o.Sync, o.Reason = fleet.SyncSyncing, fleet.ReasonPruning
 	case len(held) > 0:
 		o.Sync, o.Reason, o.Message = fleet.SyncOutOfSync, fleet.ReasonPruneHeld, fmt.Sprintf("%d deletions are held: %s", len(held), listed(held))
-	case waiting:
-		o.Sync, o.Reason = fleet.SyncSyncing, fleet.ReasonPruning
+	case !waiting.IsZero():
+		o.Sync, o.Reason, o.Message = fleet.SyncSyncing, waiting.Reason, waiting.Message
 	case len(kept) > 0:
 		o.Message = "kept: " + listed(kept)
 	}

@@ -31,7 +31,13 @@ func (t *target) prune(ctx context.Context, app *application, last attempt, desi
 	holds, unreadable := app.held()
 	unlisted := t.unlisted(app, holds)
 	if len(gone) == 0 {
+		t.handOverEvents(app.environment(), nil)
 		return unlisted, t.storeHolds(ctx, app, nil, holds)
+	}
+	if unreadable {
+		for _, ref := range gone {
+			holds[ref.String()] = inventory.HeldAfterRecovery
+		}
 	}
 	missed := 0
 	for _, ref := range gone {
@@ -49,6 +55,7 @@ func (t *target) prune(ctx context.Context, app *application, last attempt, desi
 		policy.Prune = false
 	}
 	out, remove, holds := t.decide(app, inventory.NewPlan(policy), gone, holds)
+	t.handOverEvents(app.environment(), out)
 	out = append(out, unlisted...)
 	// The holds are written before the first deletion: the rest of a change that was held never looks like a small change.
 	if err := t.storeHolds(ctx, app, gone, holds); err != nil || len(remove) == 0 || app.busy() {
@@ -56,6 +63,9 @@ func (t *target) prune(ctx context.Context, app *application, last attempt, desi
 	}
 	if last.failed && last.pruning && !t.retryDue() {
 		return out, nil
+	}
+	if last.pruning && !last.failed && !last.succeeded {
+		return out, nil // Argo CD has not compared since, and may have deleted them already
 	}
 	app, _, _ = t.engine.cache.application(app.raw.GetName())
 	if app == nil || app.busy() || !t.current(app) {
@@ -80,7 +90,9 @@ func (t *target) decide(app *application, plan inventory.Plan, gone []fleet.Obje
 				next[name] = cmp.Or(next[name], inventory.HeldByKindFilter)
 			}
 			if why.Reason == fleet.ReasonHandOverPending {
-				o.Sync, o.Message = fleet.SyncHeld, left+"; held: "+why.Message
+				if o.Sync = t.handOverState(app, name); o.Sync == fleet.SyncHeld {
+					o.Message = left + "; held: " + why.Message
+				}
 			}
 			out = append(out, o)
 			continue
@@ -181,10 +193,14 @@ func holdsText(holds map[string]inventory.Hold) string {
 	}
 	text := jsonText(holds)
 	if len(text) > annotationLimit {
-		return "everything" // cannot be read as a list, so that every object is held
+		return holdEverything
 	}
 	return text
 }
+
+// holdEverything cannot be read as a list of holds, so that every object is held that the next comparison does not find in the
+// source.
+const holdEverything = "everything"
 
 // startPrune requests a sync that deletes exactly these objects. It names source and revision, so that a later change of
 // the spec cannot change its meaning: an object that is in that revision is not deleted. The write fails if somebody has

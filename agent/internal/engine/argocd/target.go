@@ -26,6 +26,7 @@ type target struct {
 	mu      sync.Mutex
 	desired *engine.Desired // the newest; nil before Set
 	minimum fleet.Version   // of the Application that was recovered
+	succession
 	requests
 
 	// waitsForOthers: it is woken by changes of other targets too. refused: its newest state may not be applied here.
@@ -49,9 +50,15 @@ type schedules struct {
 	syncs      wait.Backoff // of failed syncs and comparisons
 	due        time.Time    // of the next attempt without an event; zero when there is none
 	syncDue    time.Time    // before it, no failed sync is started again
-	notStarted time.Time    // when a requested operation was seen first that Argo CD had not started, or was reminded of it
+	notStarted time.Time    // when a request was seen first that Argo CD had not taken, or when it was reminded of it
 	remindAt   time.Time    // of the next reminder
 	reminders  wait.Backoff
+}
+
+// succession is what became of a target when another one of its deployment came.
+type succession struct {
+	successor fleet.TargetID // the later target; "" when this one is the last
+	lookAgain bool           // the Application may be with another target now
 }
 
 // requests are what users have requested, besides the desired state.
@@ -65,33 +72,38 @@ type requests struct {
 // history is what a target has reported or requested, for events.
 type history struct {
 	pruned  map[string]bool // objects that were given to Argo CD for deletion, by name
+	handing map[string]bool // objects that wait for another deployment, by name
 	drifted map[string]bool // objects that differ from the source after a successful sync, by name
 	synced  fleet.Version   // the version of the last Synced event
-	heldFor fleet.Version   // the version of the last PruneHeld event
+	// lastHeal is the last sync that Argo CD has started by itself to correct drift.
+	lastHeal string
+	heldFor  fleet.Version // the version of the last PruneHeld event
 	// keepsAtEnd are the objects that stayed when the deletion of the others was requested.
 	keepsAtEnd []fleet.ObjectStatus
 }
 
 func newTarget(e *Engine, id fleet.TargetID, minimum fleet.Version) *target {
-	return &target{engine: e, id: id, wake: wait.NewSignal(), minimum: minimum, history: history{pruned: map[string]bool{}, drifted: map[string]bool{}}}
+	return &target{engine: e, id: id, wake: wait.NewSignal(), minimum: minimum, history: history{pruned: map[string]bool{}, handing: map[string]bool{}, drifted: map[string]bool{}}}
 }
 
-// accept takes a desired state unless it is older than the newest one or than the Application.
-func (t *target) accept(d engine.Desired) {
+// accept takes a desired state unless it is older than the newest one or than the Application, or equal to the newest one.
+// It reports whether it has taken it.
+func (t *target) accept(d engine.Desired) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if d.State.Compare(t.minimum) < 0 || t.desired != nil && d.State.Compare(t.desired.State.Version) < 0 {
 		t.engine.log.Warn("ignoring a state that is older than the one at hand", obs.KeyTarget, string(t.id), obs.KeyGeneration, d.State.Generation)
-		return
+		return false
 	}
 	if t.desired != nil && reflect.DeepEqual(t.desired.State, d.State) && reflect.DeepEqual(t.desired.Source, d.Source) {
-		return
+		return false
 	}
 	if t.desired == nil || t.desired.State.Version == t.resync || onlyNewer(*t.desired, d) {
 		t.resync = d.State.Version
 	}
-	t.desired = &d
+	t.desired, t.successor = &d, ""
 	t.wake.Set()
+	return true
 }
 
 func (t *target) retry() {
@@ -122,6 +134,9 @@ func (t *target) next() *engine.Desired {
 		t.failures.Reset()
 		t.syncs.Reset()
 		t.due, t.syncDue, t.retryNow = time.Time{}, time.Time{}, false
+	}
+	if t.lookAgain {
+		t.looked, t.lookAgain = false, false
 	}
 	return t.desired
 }
@@ -155,6 +170,10 @@ func (t *target) run(ctx context.Context) {
 func (t *target) pass(life context.Context) (ended bool) {
 	ctx, cancel := context.WithTimeout(life, t.engine.timing.request)
 	defer cancel()
+	if by := t.supersededBy(); by != "" {
+		t.report(nil, outcome{status: rewound(by)})
+		return false
+	}
 	app, ready, failure := t.engine.cache.ofTarget(t.id)
 	if !ready {
 		if failure != nil {
@@ -186,12 +205,12 @@ func (t *target) pass(life context.Context) (ended bool) {
 	return out.ended
 }
 
-// remind has Argo CD look at an Application again whose operation it has not started. Argo CD can miss the request if it
-// writes the status of the Application at the same time, and would see it at its next periodic refresh. The delay is a
-// backstop.
+// remind has Argo CD look at an Application again whose operation it has not started, or that it has not compared again. Argo CD
+// can miss the request if it writes the status of the Application at the same time, and would see it at its next periodic
+// refresh. The delay is a backstop.
 func (t *target) remind(ctx context.Context) error {
 	app, _, _ := t.engine.cache.ofTarget(t.id)
-	if app == nil || !app.requested() {
+	if app == nil || !app.requested() && app.annotation(annotationRefresh) == "" {
 		t.notStarted, t.remindAt = time.Time{}, time.Time{}
 		t.reminders.Reset()
 		return nil
@@ -207,7 +226,7 @@ func (t *target) remind(ctx context.Context) error {
 		return nil
 	}
 	if err := t.annotate(ctx, app, map[string]string{annotationReminded: time.Now().UTC().Format(time.RFC3339)}); err != nil {
-		return fmt.Errorf("reminding Argo CD of an operation: %w", err)
+		return fmt.Errorf("reminding Argo CD of a request: %w", err)
 	}
 	t.notStarted, t.remindAt = time.Now(), time.Time{}
 	t.wake.Set() // plans the next one
@@ -226,7 +245,7 @@ func (t *target) annotate(ctx context.Context, app *application, values map[stri
 	return err
 }
 
-// startGrace is how long Argo CD may take to start an operation before the first reminder, and maxReminder the longest time
+// startGrace is how long Argo CD may take to start an operation or a comparison before the first reminder, and maxReminder the longest time
 // between two of them.
 const (
 	startGrace  = 10 * time.Second

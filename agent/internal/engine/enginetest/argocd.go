@@ -1,25 +1,136 @@
 package enginetest
 
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/kedge-dev/kedge/agent/internal/engine"
+	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/testkit"
+)
+
+var applications = schema.GroupVersionResource{Group: "argoproj.io", Version: "v1alpha1", Resource: "applications"}
+
+// targetOf returns the target that an object belongs to; "" when it belongs to none. Argo CD marks objects with the name of their
+// Application, which has the label of the target.
+func (w *world) targetOf(t testing.TB, obj *unstructured.Unstructured) fleet.TargetID {
+	t.Helper()
+	if w.h.ArgoCD == "" {
+		return fleet.TargetID(obj.GetLabels()["kedge.dev/target"])
+	}
+	name, _, _ := strings.Cut(obj.GetAnnotations()["argocd.argoproj.io/tracking-id"], ":")
+	app, err := w.client.Resource(applications).Namespace(w.h.ArgoCD).Get(t.Context(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return ""
+	}
+	if err != nil {
+		t.Fatalf("reading the Application of %s: %v", obj.GetName(), err)
+	}
+	return fleet.TargetID(app.GetLabels()["kedge.dev/target"])
+}
+
+// forgetApplications deletes the Applications of an agent, which are its inventory, and none of their objects.
+func (w *world) forgetApplications(t *testing.T, agent fleet.AgentID) {
+	t.Helper()
+	err := w.client.Resource(applications).Namespace(w.h.ArgoCD).DeleteCollection(t.Context(), metav1.DeleteOptions{},
+		metav1.ListOptions{LabelSelector: "kedge.dev/agent=" + string(agent)})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// healedFromBefore waits until drift of a ConfigMap with the value 1 is corrected that came while no agent ran. Argo CD corrects it
+// then already, without an event.
+func (w *world) healedFromBefore(t *testing.T, name string) {
+	t.Helper()
+	if w.h.ArgoCD == "" {
+		w.rec.event(t, fleet.ReasonDriftHealed, "/"+name)
+		return
+	}
+	testkit.Eventually(t, limit, func(ctx context.Context) error {
+		obj, err := w.client.Resource(configMaps).Namespace(w.ns).Get(ctx, name, metav1.GetOptions{})
+		if err == nil && value(obj, "key") != "1" {
+			err = fmt.Errorf("%s is %q", name, value(obj, "key"))
+		}
+		return err
+	})
+}
+
+// logApplications logs the Applications of the agent after a failure.
+func (w *world) logApplications(t *testing.T) {
+	t.Helper()
+	if w.h.ArgoCD == "" || !t.Failed() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	list, err := w.client.Resource(applications).Namespace(w.h.ArgoCD).List(ctx, metav1.ListOptions{LabelSelector: "kedge.dev/agent=" + string(w.agent)})
+	if err != nil {
+		t.Log(err)
+		return
+	}
+	for _, app := range list.Items {
+		app.SetManagedFields(nil)
+		text, _ := json.MarshalIndent(app.Object, "", " ") // of JSON that was read
+		t.Logf("Application %s is\n%s", app.GetName(), text)
+	}
+}
+
+// asksToPrune reports whether a request has Argo CD delete objects.
+func (w *world) asksToPrune(r *http.Request) bool {
+	if w.h.ArgoCD == "" || r.Method != http.MethodPut || !strings.HasSuffix(r.URL.Path, "/applications/kedge-"+string(w.target)) {
+		return false
+	}
+	body, err := r.GetBody()
+	if err != nil {
+		return false
+	}
+	var app unstructured.Unstructured
+	if err := json.NewDecoder(body).Decode(&app.Object); err != nil {
+		return false
+	}
+	prune, _, _ := unstructured.NestedBool(app.Object, "operation", "sync", "prune")
+	return prune
+}
+
+// finish sets a state and waits until it is Synced.
+func (w *world) finish(t *testing.T, e engine.Engine, d engine.Desired) {
+	t.Helper()
+	e.Set(d)
+	w.rec.status(t, d.Target, d.State.Generation, fleet.SyncSynced)
+}
+
 // Reasons to skip a case with Argo CD.
 const (
-	skipAccount        = "policy.serviceAccount is refused, because Argo CD applies with its own permissions"
-	skipAdmission      = "Argo CD compares objects with the source, and not with what admission made of them"
-	skipAdoption       = "Argo CD takes over objects that no Application tracks, without being asked"
-	skipAuthor         = "Argo CD does not tell which fields of an object differ, nor who has changed them"
-	skipAway           = "Argo CD corrects drift while no agent runs or the agent is cut off"
-	skipCompletion     = "Argo CD creates a Job or Pod again that has completed and is gone"
-	skipCrash          = "TestCrashAtEveryWrite of the engine kills it at each of its writes"
-	skipDefinitions    = "Argo CD does not track CustomResourceDefinitions, and never deletes them"
-	skipDrift          = "Argo CD corrects drift of whole Applications, and does not know kedge.dev/drift"
-	skipDryRun         = "an Application without automated sync is a dry run: Argo CD tells what differs, and no more"
-	skipFields         = "Argo CD owns whole objects: it takes over fields of other managers, and does not yield them"
-	skipHandOver       = "Argo CD tracks an object for one Application, and the agent cannot change that: an object that moves is held until its deletion is confirmed"
+	skipAccount     = "policy.serviceAccount is refused, because Argo CD applies with its own permissions"
+	skipAdmission   = "Argo CD compares objects with the source, and not with what admission made of them"
+	skipAdoption    = "Argo CD takes over objects that no Application tracks, without being asked"
+	skipAuthor      = "Argo CD does not tell which fields of an object differ, nor who has changed them"
+	skipAway        = "Argo CD corrects drift while no agent runs or the agent is cut off"
+	skipCompletion  = "Argo CD creates a Job or Pod again that has completed and is gone"
+	skipCrash       = "the tests of the engine kill it at each of its writes"
+	skipDefinitions = "Argo CD does not track CustomResourceDefinitions, and never deletes them"
+	skipDrift       = "Argo CD corrects drift of whole Applications, and does not know kedge.dev/drift"
+	skipDryRun      = "an Application without automated sync is a dry run: Argo CD tells what differs, and no more"
+	skipFields      = "Argo CD owns whole objects: it takes over fields of other managers, and does not yield them"
+
 	skipHealth         = "Argo CD decides on the health of objects"
 	skipIgnore         = "rules of policy.ignore with a * in a name or a path are refused"
 	skipInventory      = "the Application is the inventory, and one write changes it together with the spec"
 	skipKeepAnnotation = "the source says that annotations keep an object, not which"
+	skipLeft           = "objects that a detached deployment left are tracked for an Application that does not exist any more, which does not tell its deployment: they need adopt"
 	skipMarks          = "Argo CD marks objects with its own annotation, not with the labels of Kedge"
 	skipNamespace      = "Argo CD does not track the namespaces that it creates"
+	skipOneOperation   = "one operation has all deletions, and Argo CD completes it while no agent runs"
 	skipOffline        = "there is no bundle to keep: Argo CD continues while the server is unavailable"
 	skipOrder          = "Argo CD orders objects by its own annotations"
 	skipPace           = "Argo CD decides when it corrects drift"
@@ -39,6 +150,11 @@ const (
 
 // SkippedWithArgoCD has the cases that an engine with Argo CD does not have to pass, each with the reason.
 var SkippedWithArgoCD = map[string]string{
+	"turns to a newer version at once": skipRequests,
+	"deletes nothing when it is killed between two confirmed deletions and told of another bundle":                     skipOneOperation,
+	"hands the objects of a declared deployment over to the one that it is renamed to":                                 skipLeft,
+	"leaves the replicas to an autoscaler when it takes over from an earlier target":                                   skipFields,
+	"releases an object that another deployment took over":                                                             skipMarks,
 	"refuses a kind that its filter excludes, and applies the rest":                                                    skipKindFilter,
 	"applies a kind of the built-in exclusions only if its filter includes it":                                         skipKindFilter,
 	"deletes nothing of a kind that its filter came to exclude, and manages it again later":                            skipKindFilter,
@@ -97,34 +213,6 @@ var SkippedWithArgoCD = map[string]string{
 	"reports a conflict with the field and the other manager":                                                          skipFields,
 	"takes a field over from another manager when the policy says force, and says so":                                  skipFields,
 	"yields the replicas to an autoscaler and restores them from a person":                                             skipFields,
-	"deletes what a dry run of another deployment desires":                                                             skipHandOver,
-	"does not let a deployment hold what is beyond its limits":                                                         skipHandOver,
-	"hands an object over that moves from one deployment to another":                                                   skipHandOver,
-	"hands many objects over to another deployment without holding them":                                               skipHandOver,
-	"hands nothing over between deployments of other files, tenants, or of no file":                                    skipHandOver,
-	"hands objects of a detached target over to one that desires them":                                                 skipHandOver,
-	"hands over the objects of a deleted deployment to one that has not arrived yet":                                   skipHandOver,
-	"hands over what the other deployment was refused for as long as it was held":                                      skipHandOver,
-	"hands the objects of a declared deployment over to the one that it is renamed to":                                 skipHandOver,
-	"holds just what it should after any other such sequence":                                                          skipHandOver,
-	"holds just what it should after any sequence of bundles, moves, hand edits, kills and partitions":                 skipHandOver,
-	"keeps an annotated object of a deleted deployment for another one, without asking for it all the time":            skipHandOver,
-	"keeps everything of a deleted deployment that another one takes over, protected kinds too":                        skipHandOver,
-	"keeps its label on objects that a detached deployment hands over":                                                 skipHandOver,
-	"keeps what a restarted agent hands over":                                                                          skipHandOver,
-	"keeps what another deployment wants until that has taken it over":                                                 skipHandOver,
-	"leaves an object to an agent that lives in the same cluster":                                                      skipHandOver,
-	"leaves the replicas to an autoscaler when it takes over from an earlier target":                                   skipHandOver,
-	"manages released objects again, without adopt":                                                                    skipHandOver,
-	"prunes nothing while other deployments have not arrived, and hands over what moves to them":                       skipHandOver,
-	"prunes what another deployment desires and may not have":                                                          skipHandOver,
-	"prunes what was about to be taken over when the other deployment changes its mind":                                skipHandOver,
-	"releases an object that another deployment took over":                                                             skipHandOver,
-	"releases protected kinds of a deleted deployment, and takes them up again":                                        skipHandOver,
-	"takes nothing over from an earlier target of another deployment":                                                  skipHandOver,
-	"takes over from an agent that left no inventory, if it is the same deployment and says adopt":                     skipHandOver,
-	"takes over what an earlier target of the deployment left, if its inventory is here":                               skipHandOver,
-	"works on the target of a deployment that came last, and on the one before when that is desired again":             skipHandOver,
 	"ignores drift, until the next version":                                                                            skipHealth,
 	"reads the health of a custom kind by the expressions in its annotations":                                          skipHealth,
 	"reads the health of a custom kind from its conditions":                                                            skipHealth,
@@ -153,7 +241,6 @@ var SkippedWithArgoCD = map[string]string{
 	"does not delete an object that was given to somebody else":                                                        skipMarks,
 	"goes on with a target that the server gave to the same agent enrolled again":                                      skipMarks,
 	"keeps its marks whatever the policy says to ignore":                                                               skipMarks,
-	"releases the objects of a detached target: they stay unchanged, without labels, and are listed":                   skipMarks,
 	"reports an object that cannot be released, and tries again":                                                       skipMarks,
 	"restores its labels when somebody takes them off":                                                                 skipMarks,
 	"watches what is as it was applied by the agent that it was before it was enrolled again":                          skipMarks,
@@ -194,7 +281,6 @@ var SkippedWithArgoCD = map[string]string{
 	"keeps a confirmed Namespace while something is held in it":                                                        skipReading,
 	"keeps an object that is annotated to be kept, until it is not":                                                    skipReading,
 	"fails a change of an immutable field clearly, and leaves the object alone":                                        skipReason,
-	"never takes over an object of another deployment":                                                                 skipReason,
 	"deletes nothing outside its namespaces":                                                                           skipReleased,
 	"deletes nothing that the owner of the cluster forbids to touch":                                                   skipReleased,
 	"releases nothing outside its namespaces, and reports it":                                                          skipReleased,

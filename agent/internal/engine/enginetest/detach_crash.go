@@ -91,6 +91,10 @@ func detachDuringPrune(t *testing.T, w *world) {
 			<-r.Context().Done()
 			return r.Context().Err()
 		}
+		if w.asksToPrune(r) {
+			deleting <- struct{}{}
+			return errInterfered
+		}
 		return nil
 	}, nil)
 	e.Set(w.desired(t, 2, configMap("stays", "1")))

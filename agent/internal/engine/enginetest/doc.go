@@ -34,6 +34,8 @@ type Options struct {
 type Harness struct {
 	Cluster *testkit.Cluster
 	New     func(t testing.TB, o Options) engine.Engine
+	// ArgoCD is the namespace of the Argo CD that applies for the engine; "" for an engine that applies by itself.
+	ArgoCD string
 	// Skip has the names of cases that the engine does not have to pass, each with the reason.
 	Skip map[string]string
 }

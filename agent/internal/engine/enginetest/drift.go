@@ -175,8 +175,8 @@ func restoresEditFromBefore(t *testing.T, w *world) {
 	mark := w.traffic.mark()
 	e = w.start(t)
 	e.Set(w.desired(t, 1, text))
-	w.rec.event(t, fleet.ReasonDriftHealed, "/a")
-	w.rec.event(t, fleet.ReasonDriftHealed, "/b")
+	w.healedFromBefore(t, "a")
+	w.healedFromBefore(t, "b")
 	w.rec.status(t, w.target, 1, fleet.SyncSynced)
 	if a, b := value(w.get(t, "a"), "key"), value(w.get(t, "b"), "key"); a != "1" || b != "1" {
 		t.Errorf("a is %q and b %q, want 1", a, b)
@@ -197,7 +197,7 @@ func recreatesFromBefore(t *testing.T, w *world) {
 	w.delete(t, "a")
 	e = w.start(t)
 	e.Set(w.desired(t, 1, text))
-	w.rec.event(t, fleet.ReasonDriftHealed, "/a")
+	w.healedFromBefore(t, "a")
 	if !w.exists(t, "a") {
 		t.Error("a is not there")
 	}

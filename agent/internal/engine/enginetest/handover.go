@@ -47,6 +47,7 @@ func handedOverLater(t *testing.T, w *world) {
 	uid := w.get(t, "x").GetUID()
 	e.Set(handsOver(w.desired(t, 2, configMap("stays", "2")), "ConfigMap "+w.ns+"/x"))
 	w.heldFor(t, 2, "x")
+	w.rec.event(t, fleet.ReasonPruned, "/goes")
 	if w.exists(t, "goes") {
 		t.Error("goes is there, and nobody wants it")
 	}

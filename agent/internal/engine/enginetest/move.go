@@ -42,7 +42,7 @@ func (w *world) keptFor(t *testing.T, generation int64, reason fleet.Reason, tex
 
 func (w *world) ownedBy(t *testing.T, name string, uid types.UID, target fleet.TargetID) {
 	t.Helper()
-	if x := w.get(t, name); x.GetUID() != uid || x.GetLabels()["kedge.dev/target"] != string(target) {
+	if x := w.get(t, name); x.GetUID() != uid || w.targetOf(t, x) != target {
 		t.Errorf("%s is %v, want the same object, with the new owner", name, x.Object)
 	}
 }
@@ -89,13 +89,13 @@ func movedFromTombstone(t *testing.T, w *world) {
 func moveTakenBack(t *testing.T, w *world) {
 	e := w.start(t)
 	w.sync(t, e, 1, configMap("x", "1")+configMap("stays", "1"))
+	other := fleet.NewTargetID()
 	w.traffic.interfere(func(_ int, r *http.Request) error {
-		if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/x") {
+		if r.Method == http.MethodPatch && strings.HasSuffix(r.URL.Path, "/x") || r.Method == http.MethodPut && strings.HasSuffix(r.URL.Path, "/applications/kedge-"+string(other)) {
 			return errInterfered
 		}
 		return nil
 	}, nil)
-	other := fleet.NewTargetID()
 	e.Set(w.other(t, other, 1, configMap("x", "2")+configMap("more", "2")))
 	e.Set(w.desired(t, 2, configMap("stays", "1")))
 	w.rec.status(t, other, 1, fleet.SyncFailed)
@@ -103,8 +103,14 @@ func moveTakenBack(t *testing.T, w *world) {
 	if !w.exists(t, "x") {
 		t.Fatal("x was deleted although it is desired")
 	}
+	if w.h.ArgoCD != "" { // it retries what its Application has
+		w.traffic.interfere(nil, nil)
+	}
 	e.Set(w.other(t, other, 2, configMap("more", "2")))
 	w.rec.status(t, w.target, 2, fleet.SyncSynced)
+	if w.h.ArgoCD != "" {
+		w.rec.status(t, other, 2, fleet.SyncSynced)
+	}
 	if w.exists(t, "x") {
 		t.Error("x is there, and nobody desires it")
 	}
@@ -135,6 +141,10 @@ func forbiddenClaim(t *testing.T, w *world) {
 		t.Error("x is there, and nobody who desires it may have it")
 	}
 	// When it may, it gets it.
+	if w.h.ArgoCD != "" { // never with a ServiceAccount
+		w.finish(t, e, w.other(t, other, 2, configMap("x", "2")))
+		return
+	}
 	w.deployer(t, "deployer")
 	w.rec.status(t, other, 1, fleet.SyncSynced)
 }

@@ -92,7 +92,7 @@ func handover(t *testing.T, w *world) {
 	e.Set(d) // added there first
 	w.sync(t, e, 2, configMap("b", "1"))
 	w.rec.status(t, d.Target, 1, fleet.SyncSynced)
-	if a := w.get(t, "a"); a.GetUID() != uid || value(a, "key") != "2" || a.GetLabels()["kedge.dev/target"] != string(d.Target) {
+	if a := w.get(t, "a"); a.GetUID() != uid || value(a, "key") != "2" || w.targetOf(t, a) != d.Target {
 		t.Errorf("a is %v, want the same object, with the new owner", a.Object)
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 )
 
-// limit is how long a case waits for anything. It is a backstop: what is waited for takes well
-// below a second on an idle machine, except where a case says otherwise.
-const limit = time.Minute
+// limit is how long a case waits for anything. It is a backstop: what is waited for takes well below a second on an idle
+// machine, and with Argo CD a few seconds, except where a case says otherwise.
+const limit = 3 * time.Minute
 
 // recorder is an engine.Reporter that can be waited for.
 type recorder struct {

@@ -29,6 +29,10 @@ func (w *world) enrollAgain() (was fleet.AgentID) {
 
 func (w *world) forgetInventory(t *testing.T, agent fleet.AgentID) {
 	t.Helper()
+	if w.h.ArgoCD != "" {
+		w.forgetApplications(t, agent)
+		return
+	}
 	err := w.client.Resource(configMaps).Namespace(w.agentNS).DeleteCollection(t.Context(), metav1.DeleteOptions{},
 		metav1.ListOptions{LabelSelector: "kedge.dev/inventory,kedge.dev/agent=" + string(agent)})
 	if err != nil {
@@ -138,14 +142,22 @@ func agentReplaced(t *testing.T, w *world) {
 	e = w.start(t)
 	e.Set(w.desired(t, 1, configMap("a", "2")))
 	s := w.rec.status(t, w.target, 1, fleet.SyncFailed)
-	for _, hint := range []string{"adopt: true", "kedge deploy dismiss app " + string(old), string(was)} {
+	hints := []string{"adopt: true", "kedge deploy dismiss app " + string(old), string(was)}
+	if w.h.ArgoCD != "" { // its mark names the Application only
+		hints = []string{"adopt: true", "kedge-" + string(old)}
+	}
+	for _, hint := range hints {
 		if !strings.Contains(s.Observed.Message, hint) {
 			t.Errorf("message is %q, want it to name %q", s.Observed.Message, hint)
 		}
 	}
 	w.policy.Adopt = true
 	w.sync(t, e, 2, configMap("a", "2"))
-	w.rec.event(t, fleet.ReasonTakenOver, string(was))
+	if w.h.ArgoCD == "" {
+		w.rec.event(t, fleet.ReasonTakenOver, string(was))
+	} else {
+		w.rec.event(t, fleet.ReasonTakenOver, "/a")
+	}
 	if a := w.get(t, "a"); a.GetUID() != uid || value(a, "key") != "2" {
 		t.Errorf("a is %v, want the same object with the new value", a.Object)
 	}
@@ -188,7 +200,13 @@ func twoAgents(t *testing.T, w *world) {
 	}
 	// It is released there: the environment does not select that agent any more.
 	first.Set(w.detached(2))
-	second.rec.status(t, second.target, 1, fleet.SyncSynced)
+	if w.h.ArgoCD != "" { // it is tracked for an Application that does not exist any more, which does not tell its deployment
+		w.rec.status(t, w.target, 2, fleet.SyncDetached)
+		second.policy.Adopt = true
+		second.sync(t, e, 2, configMap("a", "2"))
+	} else {
+		second.rec.status(t, second.target, 1, fleet.SyncSynced)
+	}
 	second.ownedBy(t, "a", w.get(t, "a").GetUID(), second.target)
 }
 
@@ -209,7 +227,11 @@ func superseded(t *testing.T, w *world) {
 	second := w.desired(t, 1, configMap("a", "2"))
 	second.Target = fleet.NewTargetID()
 	e.Set(second)
-	w.rec.status(t, second.Target, 1, fleet.SyncSynced)
+	if w.h.ArgoCD == "" {
+		w.rec.status(t, second.Target, 1, fleet.SyncSynced)
+	} else if s := w.rec.settled(t, second.Target, 1); object(t, s, "ConfigMap b").Sync != fleet.SyncHeld {
+		t.Errorf("status is %s, want the Application taken over, and what is not in the source any more held", describe(s))
+	}
 	gone(first, second.Target)
 	w.ownedBy(t, "a", uid, second.Target)
 	w.edit(t, "somebody", "b", `{"data":{"key":"edited"}}`)

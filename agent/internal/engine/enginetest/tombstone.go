@@ -112,6 +112,7 @@ func tombstoneReleases(t *testing.T, w *world) {
 		t.Error("want a gone and keep there")
 	}
 	w.target = fleet.NewTargetID() // the deployment is created again under its name
+	w.policy.Adopt = w.h.ArgoCD != ""
 	w.sync(t, e, 1, text)
 
 	other := w.desired(t, 1, text)

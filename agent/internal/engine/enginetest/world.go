@@ -47,6 +47,7 @@ func newWorld(t *testing.T, h Harness) *world {
 		scope: fleet.ScopeCluster, policy: fleet.Policy{Prune: true},
 	}
 	t.Cleanup(func() { w.rec.reasonsListed(t) })
+	t.Cleanup(func() { w.logApplications(t) })
 	return w
 }
 
