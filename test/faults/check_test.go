@@ -22,6 +22,9 @@ import (
 func (w *world) converges() {
 	w.tb.Helper()
 	for _, t := range w.tenants {
+		if t.pushEnv != nil {
+			w.must(t.bringBack(w.tb.Context(), w.limit))
+		}
 		if job := t.apps["job"]; job.exists { // what earlier sync runs left is not known
 			run, err := t.syncs(w.tb.Context(), w.rng(t.index), job)
 			w.must(err)
@@ -70,6 +73,9 @@ func (t *tenant) settledAll(ctx context.Context) error {
 		return fmt.Errorf("environment of %s: %w", t.name, err)
 	}
 	if err := t.restAgrees(ctx); err != nil {
+		return err
+	}
+	if err := t.pushSettled(ctx); err != nil {
 		return err
 	}
 	return t.inCluster(ctx, want)
@@ -155,6 +161,9 @@ func (w *world) deletesAll() {
 				if text := fmt.Sprintf("%+v", list); strings.Contains(text, "Name:") && strings.Contains(text, t.name) {
 					return fmt.Errorf("%s still has %s", t.name, text)
 				}
+			}
+			if err := t.inArgoCD(ctx); err != nil {
+				return err
 			}
 			return t.inCluster(ctx, map[object]string{})
 		})

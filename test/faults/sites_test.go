@@ -132,27 +132,43 @@ func (f *kubeFaults) choose(r *http.Request) *apiproxy.Fault {
 	return out
 }
 
+// focused returns a choice that lets every call fail whose site contains a text, and no other one.
+func (f *kubeFaults) focused(text string) func(*http.Request) *apiproxy.Fault {
+	return func(r *http.Request) *apiproxy.Fault {
+		site := "kubernetes, " + f.program + ": " + siteOf(r)
+		if !strings.Contains(site, text) {
+			return nil
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.sites.add(site, true)
+		return failure(http.StatusInternalServerError, "InternalError")
+	}
+}
+
 // draw returns one of the faults: an error before the call, or after it was executed.
 func (f *kubeFaults) draw(watch bool) *apiproxy.Fault {
-	status := func(code int, reason string) *apiproxy.Fault {
-		return &apiproxy.Fault{Status: code, Body: fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"injected","reason":%q,"code":%d}`, reason, code)}
-	}
 	if watch && f.rng.IntN(2) == 0 {
 		return &apiproxy.Fault{Cut: 1 + f.rng.Int64N(20_000)}
 	}
 	switch f.rng.IntN(7) {
 	case 0:
-		return status(http.StatusInternalServerError, "InternalError")
+		return failure(http.StatusInternalServerError, "InternalError")
 	case 1:
-		return status(http.StatusTooManyRequests, "TooManyRequests")
+		return failure(http.StatusTooManyRequests, "TooManyRequests")
 	case 2:
-		return status(http.StatusConflict, "Conflict")
+		return failure(http.StatusConflict, "Conflict")
 	case 3:
 		return &apiproxy.Fault{Refuse: true}
 	case 4:
-		return status(http.StatusGatewayTimeout, "Timeout")
+		return failure(http.StatusGatewayTimeout, "Timeout")
 	}
 	return &apiproxy.Fault{Lose: true}
+}
+
+// failure is an answer without an execution of the request.
+func failure(code int, reason string) *apiproxy.Fault {
+	return &apiproxy.Fault{Status: code, Body: fmt.Sprintf(`{"kind":"Status","apiVersion":"v1","status":"Failure","message":"injected","reason":%q,"code":%d}`, reason, code)}
 }
 
 // siteOf returns the verb and the resource of a request.

@@ -17,6 +17,7 @@ import (
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/agent/internal/ownerpolicy"
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // Config is the configuration of an Engine.
@@ -52,6 +53,7 @@ type Engine struct {
 	secrets
 	foreign         func(fleet.ForeignApplications)
 	writingProjects projectWrites // projects are shared by targets
+	unused          wait.Signal   // an AppProject or a Secret may have lost its last user
 	work            sync.WaitGroup
 	setting         sync.Mutex // held by Set and by the end of a target
 
@@ -111,7 +113,7 @@ func New(cfg Config) (*Engine, error) {
 		projects:     client.Resource(projectsResource).Namespace(cfg.EngineNamespace),
 		settings:     settings{agent: cfg.AgentID, scope: cfg.Scope, namespaces: slices.Clone(cfg.Namespaces), kinds: cfg.Kinds, policy: cfg.Owner},
 		targets:      map[fleet.TargetID]*target{}, ended: map[fleet.TargetID]engine.Status{},
-		writingProjects: projectWrites{written: map[string]map[string]any{}},
+		writingProjects: projectWrites{written: map[string]map[string]any{}}, unused: wait.NewSignal(),
 	}
 	e.cache = newCache(e)
 	secretClient := client.Resource(secretsResource).Namespace(cfg.EngineNamespace)
@@ -225,6 +227,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		e.startLocked(t)
 	}
 	e.work.Go(func() { e.clusters.check(ctx) })
+	e.work.Go(func() { e.releaseUnused(ctx) })
 	e.mu.Unlock()
 	<-ctx.Done()
 	e.mu.Lock()   // no Set can start another target from here on
@@ -307,5 +310,6 @@ func (e *Engine) retire(t *target, last engine.Status) bool {
 	}
 	e.ended[t.id] = last
 	e.signalWaitingLocked()
+	e.unused.Set() // its project, if it had no Application
 	return true
 }

@@ -2,6 +2,7 @@ package argocd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -10,8 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
-
-	"github.com/kedge-dev/kedge/internal/obs"
 )
 
 // secretKey identifies a Secret: what it is for, in one project. url is that of a repository or of an API server.
@@ -207,19 +206,21 @@ func (r *secretPool) remove(ctx context.Context, name string) error {
 }
 
 // release deletes the Secrets that neither an Application nor a target needs any more.
-func (r *secretPool) release(ctx context.Context) {
+func (r *secretPool) release(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.load(ctx) != nil {
-		return // without permission, there is none; otherwise the next call does it
+	if err := r.load(ctx); apierrors.IsForbidden(err) {
+		return nil // without permission, there is none
+	} else if err != nil {
+		return err
 	}
+	var failed []error
 	needed := r.needed()
 	for name, s := range r.secrets {
 		if s.key == (secretKey{}) || needed[s.key] {
 			continue
 		}
-		if err := r.remove(ctx, name); err != nil {
-			r.engine.log.Warn("a Secret that nothing uses stays", obs.Err(err))
-		}
+		failed = append(failed, r.remove(ctx, name))
 	}
+	return errors.Join(failed...)
 }
