@@ -36,10 +36,10 @@ func (t *tenant) play(ctx context.Context, rng *rand.Rand, p plan) error {
 		if rng.IntN(3) > 0 {
 			t.waits(ctx, a)
 		}
-		if t.pushEnv == nil {
+		if t.pushEnv == nil || i >= len(pushScript) {
 			continue
 		}
-		if err := t.pushStep(ctx, rng, pushScript[i%len(pushScript)]); err != nil {
+		if err := t.pushStep(ctx, rng, pushScript[i]); err != nil {
 			return fmt.Errorf("push step %d of %s: %w", i, t.name, err)
 		}
 	}
