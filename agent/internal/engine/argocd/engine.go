@@ -53,7 +53,6 @@ type Engine struct {
 	secrets
 	foreign         func(fleet.ForeignApplications)
 	writingProjects projectWrites // projects are shared by targets
-	unused          wait.Signal   // an AppProject or a Secret may have lost its last user
 	work            sync.WaitGroup
 	setting         sync.Mutex // held by Set and by the end of a target
 
@@ -70,6 +69,7 @@ type Engine struct {
 type secrets struct {
 	repositories *repositories
 	clusters     *clusters
+	unused       wait.Signal // a Secret, or an AppProject, may have lost its last user
 }
 
 // settings are what server and owner of the cluster say about the agent.
@@ -113,7 +113,7 @@ func New(cfg Config) (*Engine, error) {
 		projects:     client.Resource(projectsResource).Namespace(cfg.EngineNamespace),
 		settings:     settings{agent: cfg.AgentID, scope: cfg.Scope, namespaces: slices.Clone(cfg.Namespaces), kinds: cfg.Kinds, policy: cfg.Owner},
 		targets:      map[fleet.TargetID]*target{}, ended: map[fleet.TargetID]engine.Status{},
-		writingProjects: projectWrites{written: map[string]map[string]any{}}, unused: wait.NewSignal(),
+		writingProjects: projectWrites{written: map[string]map[string]any{}}, secrets: secrets{unused: wait.NewSignal()},
 	}
 	e.cache = newCache(e)
 	secretClient := client.Resource(secretsResource).Namespace(cfg.EngineNamespace)
