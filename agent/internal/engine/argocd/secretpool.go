@@ -45,7 +45,9 @@ type secretUse struct {
 // pooledSecret is one Secret.
 type pooledSecret struct {
 	live *unstructured.Unstructured // as it was read or written last; nil if it was deleted
-	key  secretKey
+	key  secretKey                  // zero if it is not of this agent
+	// former is the project for which the agent of an earlier ID, that was installed here, wrote the Secret; otherwise "".
+	former string
 	// written is the data that this process wrote last; nil before that.
 	written map[string]string
 	stop    context.CancelFunc // ends its watch
@@ -139,8 +141,12 @@ func (r *secretPool) load(ctx context.Context) error {
 			return fmt.Errorf("reading Secret %s: %w", name, err)
 		}
 		s := &pooledSecret{live: live}
-		if annotations := live.GetAnnotations(); live.GetLabels()[labelAgent] == string(r.engine.config().agent) {
+		switch labels, annotations := live.GetLabels(), live.GetAnnotations(); {
+		case labels[labelAgent] == string(r.engine.config().agent):
 			s.key = secretKey{annotations[annotationProject], annotations[annotationTenant], annotations[r.annotationURL]}
+		case labels[labelAgent] != "" && labels[labelManagedBy] == managedBy:
+			// The name contains the namespace of this agent, in which one agent is installed at a time.
+			s.former = annotations[annotationProject]
 		}
 		r.secrets[name] = s
 		r.follow(name, s)
@@ -166,7 +172,7 @@ func (r *secretPool) find(key secretKey) (string, *pooledSecret) {
 
 func (r *secretPool) create(ctx context.Context, name string, key secretKey, data map[string]string) error {
 	if name == "" {
-		return fmt.Errorf("the agent has at most %d Secrets with label %s, and that of %s is one more", r.count, r.kind, key.url)
+		return r.exhausted(key)
 	}
 	empty := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": map[string]any{"name": name, "namespace": r.engine.engineNamespace},
@@ -214,13 +220,41 @@ func (r *secretPool) release(ctx context.Context) error {
 	} else if err != nil {
 		return err
 	}
-	var failed []error
+	used, err := r.usedByFormer(ctx)
+	failed := []error{err}
 	needed := r.needed()
 	for name, s := range r.secrets {
-		if s.key == (secretKey{}) || needed[s.key] {
-			continue
+		of := s.key != (secretKey{}) && !needed[s.key]
+		if of || s.former != "" && used != nil && !used[s.former] {
+			failed = append(failed, r.remove(ctx, name))
 		}
-		failed = append(failed, r.remove(ctx, name))
 	}
 	return errors.Join(failed...)
+}
+
+// usedByFormer returns the projects that Applications have, if there are Secrets of an earlier agent; otherwise nil. Argo CD may
+// still apply with these Secrets.
+func (r *secretPool) usedByFormer(ctx context.Context) (map[string]bool, error) {
+	for _, s := range r.secrets {
+		if s.former != "" {
+			return r.engine.usedProjects(ctx)
+		}
+	}
+	return nil, nil
+}
+
+// exhausted says what all Secrets of the pool are used for.
+func (r *secretPool) exhausted(key secretKey) error {
+	own, former := 0, 0
+	for _, s := range r.secrets {
+		switch {
+		case s.key != (secretKey{}):
+			own++
+		case s.former != "":
+			former++
+		}
+	}
+	return fmt.Errorf("the agent cannot store the credential of %s %s: it has one Secret for each %s of each AppProject, at most %d, and all are in use "+
+		"(%d by this agent, %d by an earlier agent in namespace %q whose Applications still exist, %d by others): use another agent, or delete deployments",
+		r.kind, key.url, r.kind, r.count, own, former, r.engine.namespace, r.count-own-former)
 }
