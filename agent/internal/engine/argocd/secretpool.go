@@ -23,8 +23,8 @@ type secretPool struct {
 	engine *Engine
 	client dynamic.ResourceInterface
 
-	mu      sync.Mutex // held during writes
-	loaded  bool
+	mu      sync.Mutex               // held during writes
+	read    map[string]bool          // names whose Secrets were read, whether they exist or not
 	secrets map[string]*pooledSecret // by name
 	writes  map[secretKey]int        // number of changes of a Secret
 }
@@ -54,7 +54,7 @@ type pooledSecret struct {
 }
 
 func newSecretPool(e *Engine, client dynamic.ResourceInterface, use secretUse) *secretPool {
-	return &secretPool{secretUse: use, engine: e, client: client, secrets: map[string]*pooledSecret{}, writes: map[secretKey]int{}}
+	return &secretPool{secretUse: use, engine: e, client: client, read: map[string]bool{}, secrets: map[string]*pooledSecret{}, writes: map[secretKey]int{}}
 }
 
 // notAllowedError means that the agent may not write the Secrets of a pool.
@@ -123,35 +123,52 @@ func (r *secretPool) update(ctx context.Context, s *pooledSecret, data map[strin
 	return restored, nil
 }
 
-// load reads the Secrets once. A Secret that is not of this agent keeps its name.
+// maxReadFailures is the number of errors after which a load gives up until its next call.
+const maxReadFailures = 20
+
+// load reads each Secret once. After an error it continues with the next one, so that the next call reads only the rest: with
+// an API server that often fails, it would never be complete otherwise.
 func (r *secretPool) load(ctx context.Context) error {
-	if r.loaded {
-		return nil
-	}
+	var failed []error
 	for n := range r.count {
 		name := r.name(r.engine.namespace, n)
-		if r.secrets[name] != nil {
+		if r.read[name] {
 			continue
 		}
-		live, err := r.client.Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			continue
+		err := r.readOne(ctx, name)
+		if apierrors.IsForbidden(err) {
+			return err
 		}
 		if err != nil {
-			return fmt.Errorf("reading Secret %s: %w", name, err)
+			failed = append(failed, err)
 		}
-		s := &pooledSecret{live: live}
-		switch labels, annotations := live.GetLabels(), live.GetAnnotations(); {
-		case labels[labelAgent] == string(r.engine.config().agent):
-			s.key = secretKey{annotations[annotationProject], annotations[annotationTenant], annotations[r.annotationURL]}
-		case labels[labelAgent] != "" && labels[labelManagedBy] == managedBy:
-			// The name contains the namespace of this agent, in which one agent is installed at a time.
-			s.former = annotations[annotationProject]
+		if ctx.Err() != nil || len(failed) == maxReadFailures {
+			break
 		}
-		r.secrets[name] = s
-		r.follow(name, s)
 	}
-	r.loaded = true
+	return errors.Join(failed...)
+}
+
+// readOne reads a Secret. One that is not of this agent keeps its name.
+func (r *secretPool) readOne(ctx context.Context, name string) error {
+	live, err := r.client.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		r.read[name] = true
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading Secret %s: %w", name, err)
+	}
+	s := &pooledSecret{live: live}
+	switch labels, annotations := live.GetLabels(), live.GetAnnotations(); {
+	case labels[labelAgent] == string(r.engine.config().agent):
+		s.key = secretKey{annotations[annotationProject], annotations[annotationTenant], annotations[r.annotationURL]}
+	case labels[labelAgent] != "" && labels[labelManagedBy] == managedBy:
+		// The name contains the namespace of this agent, in which one agent is installed at a time.
+		s.former = annotations[annotationProject]
+	}
+	r.read[name], r.secrets[name] = true, s
+	r.follow(name, s)
 	return nil
 }
 
@@ -179,7 +196,9 @@ func (r *secretPool) create(ctx context.Context, name string, key secretKey, dat
 	}}
 	written, err := r.client.Create(ctx, r.secretOf(empty, key, data), metav1.CreateOptions{FieldManager: managedBy})
 	if err != nil {
-		r.loaded = r.loaded && !apierrors.IsAlreadyExists(err) // the next pass reads what somebody else has created
+		if apierrors.IsAlreadyExists(err) && r.secrets[name] == nil {
+			delete(r.read, name) // the next pass reads what somebody else has created
+		}
 		return r.notAllowed(fmt.Errorf("creating the Secret of %s %s: %w", r.kind, key.url, err))
 	}
 	s := r.secrets[name]

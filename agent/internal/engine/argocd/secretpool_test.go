@@ -2,7 +2,9 @@ package argocd_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
@@ -83,6 +85,34 @@ spec: {project: used, source: {repoURL: %q, path: ., targetRevision: main}, dest
 	w.await("Synced", func(s engine.Status) bool { return s.Observed.Sync == fleet.SyncSynced })
 	e.Set(w.tombstone())
 	await("cluster-2 cluster-3")
+}
+
+// The agent reads 200 Secrets by name when it starts. If one of five requests fails, it still comes to an end: an error does not
+// let it begin again.
+// covers: E5
+func TestSecretsAreReadDespiteErrors(t *testing.T) {
+	t.Parallel()
+	c := testkit.SharedCluster(t)
+	w := newWorld(t, argocdtest.Start(t, argocdtest.Config{Cluster: c, Namespace: c.Namespace(t)}))
+	w.becomeInstance()
+	var reads atomic.Int64
+	w.wrap = func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) {
+			if r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/secrets/") && reads.Add(1)%5 == 0 {
+				return nil, errCrash
+			}
+			return next.RoundTrip(r)
+		})
+	}
+	w.source.Credential = &fleet.GitCredential{Kind: fleet.CredentialHTTPS, Username: "robot", Secret: fleet.NewSecretText("password")}
+	e := w.start()
+	w.sync(e, w.push(map[string]string{"a.yaml": configMap("a", "1")}))
+	if got := w.secrets(); got != "repository-0" {
+		t.Errorf("the Secrets are %q", got)
+	}
+	if n := reads.Load(); n > 500 {
+		t.Errorf("%d requests read 200 Secrets", n)
+	}
 }
 
 // If no Secret is free, the status says what they are counted for.
