@@ -57,7 +57,7 @@ func (s *sites) check(tb testing.TB) string {
 	for _, site := range s.sorted() {
 		calls, faults := s.calls[site], s.faults[site]
 		fmt.Fprintf(&b, "%6d calls %5d faults  %s\n", calls, faults, site)
-		if calls >= enough && faults == 0 {
+		if (calls >= enough || strings.HasPrefix(site, "kubernetes, engine")) && faults == 0 {
 			tb.Errorf("%d calls of %q had no fault", calls, site)
 		}
 	}
@@ -113,7 +113,11 @@ func (f *kubeFaults) choose(r *http.Request) *apiproxy.Fault {
 	defer f.mu.Unlock()
 	b := f.blocks[site]
 	if b == nil || b.n == 5 {
-		b = &block{fails: f.rng.IntN(5)}
+		fails := f.rng.IntN(5)
+		if b == nil && f.program == "engine" {
+			fails = 0 // many of its sites are called only a few times
+		}
+		b = &block{fails: fails}
 		f.blocks[site] = b
 	}
 	var out *apiproxy.Fault
