@@ -130,11 +130,13 @@ func (w *world) faultsIn(text string) (calls, faults int) {
 	now := newSites()
 	now.addFile(w.tb, w.faults+"/calls")
 	for _, s := range []*sites{now, w.sites} {
-		for _, site := range s.sorted() {
+		s.mu.Lock()
+		for site, n := range s.calls {
 			if strings.Contains(site, text) {
-				calls, faults = calls+s.calls[site], faults+s.faults[site]
+				calls, faults = calls+n, faults+s.faults[site]
 			}
 		}
+		s.mu.Unlock()
 	}
 	return calls, faults
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // HandOvers determines, within one transaction, which lost objects of a target other deployments on the same
-// agent want. The agent keeps these objects until they are taken over, so that an object that moves from one
+// agent, in the same cluster, want. The agent keeps these objects until they are taken over, so that an object that moves from one
 // deployment to another is never deleted in between, independent of the order in which the targets are written,
 // sent, and applied:
 //
