@@ -125,6 +125,30 @@ func (t *tenant) pushStep(ctx context.Context, rng *rand.Rand, step string) erro
 	return nil
 }
 
+// pushSites are call sites that had a fault before the faults end. The last step creates an app, which needs them.
+var pushSites = []string{"kubernetes, engine: create appprojects", "kubernetes, engine: create secrets", "kubernetes, engine: create applications"}
+
+// pushFaults waits until the calls of the engine instance had faults.
+func (t *tenant) pushFaults(ctx context.Context, rng *rand.Rand) error {
+	if t.pushEnv == nil {
+		return nil
+	}
+	bounded, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for !t.w.sites.has(pushSites...) {
+		if bounded.Err() != nil {
+			return fmt.Errorf("not all of %q had a fault: %v", pushSites, t.settled(ctx, t.apps[pushed]))
+		}
+		if !t.apps[pushed].exists { // the last step could not create it
+			if err := t.pushStep(ctx, rng, "create"); err != nil {
+				return err
+			}
+		}
+		pause(bounded, 50*time.Millisecond)
+	}
+	return nil
+}
+
 // rotatePush gives the push environment the credential of another account, with a mistake in between, and deletes the former
 // account, so that its token is not valid any more.
 func (t *tenant) rotatePush(ctx context.Context, rng *rand.Rand) error {

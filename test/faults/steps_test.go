@@ -43,7 +43,7 @@ func (t *tenant) play(ctx context.Context, rng *rand.Rand, p plan) error {
 			return fmt.Errorf("push step %d of %s: %w", i, t.name, err)
 		}
 	}
-	return nil
+	return t.pushFaults(ctx, rng)
 }
 
 // waits waits until the resource of an app has its state, or for a time.

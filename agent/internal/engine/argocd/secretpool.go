@@ -123,12 +123,23 @@ func (r *secretPool) update(ctx context.Context, s *pooledSecret, data map[strin
 	return restored, nil
 }
 
-// maxReadFailures is the number of errors after which a load gives up until its next call.
+// load reads each Secret once. It tries again what failed as long as it reads any: with an API server that often fails, it
+// would never be complete otherwise.
+func (r *secretPool) load(ctx context.Context) error {
+	for {
+		before := len(r.read)
+		err := r.readRest(ctx)
+		if err == nil || apierrors.IsForbidden(err) || ctx.Err() != nil || len(r.read) == before {
+			return err
+		}
+	}
+}
+
+// maxReadFailures bounds the requests to an API server that does not answer.
 const maxReadFailures = 20
 
-// load reads each Secret once. After an error it continues with the next one, so that the next call reads only the rest: with
-// an API server that often fails, it would never be complete otherwise.
-func (r *secretPool) load(ctx context.Context) error {
+// readRest reads the Secrets that were not read yet. After an error it continues with the next one.
+func (r *secretPool) readRest(ctx context.Context) error {
 	var failed []error
 	for n := range r.count {
 		name := r.name(r.engine.namespace, n)
