@@ -137,7 +137,7 @@ func (t *tenant) pushFaults(ctx context.Context, rng *rand.Rand) error {
 	defer cancel()
 	for !t.w.sites.has(pushSites...) {
 		if bounded.Err() != nil {
-			return fmt.Errorf("not all of %q had a fault: %v", pushSites, t.settled(ctx, t.apps[pushed]))
+			return fmt.Errorf("not all of %q had a fault: %w", pushSites, t.settled(ctx, t.apps[pushed]))
 		}
 		if !t.apps[pushed].exists { // the last step could not create it
 			if err := t.pushStep(ctx, rng, "create"); err != nil {
@@ -237,7 +237,7 @@ func (t *tenant) hasCredential(ctx context.Context) error {
 	_, after, _ := strings.Cut(string(credential.Data["kubeconfig"]), `token: "`)
 	token, _, _ := strings.Cut(after, `"`)
 	if len(secrets.Items) != 1 || token == "" || !strings.Contains(string(secrets.Items[0].Data["config"]), token) {
-		return fmt.Errorf("Argo CD of %s has %d cluster Secrets, want one with the token of %s", t.name, len(secrets.Items), t.pushEnv.account)
+		return fmt.Errorf("the Argo CD of %s has %d cluster Secrets, want one with the token of %s", t.name, len(secrets.Items), t.pushEnv.account)
 	}
 	return nil
 }

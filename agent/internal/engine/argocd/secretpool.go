@@ -254,8 +254,8 @@ func (r *secretPool) release(ctx context.Context) error {
 	failed := []error{err}
 	needed := r.needed()
 	for name, s := range r.secrets {
-		of := s.key != (secretKey{}) && !needed[s.key]
-		if of || s.former != "" && used != nil && !used[s.former] {
+		own := s.key != (secretKey{}) && !needed[s.key]
+		if own || s.former != "" && used != nil && !used[s.former] {
 			failed = append(failed, r.remove(ctx, name))
 		}
 	}
