@@ -131,6 +131,24 @@ func TestNoFileNamesMachinePaths(t *testing.T) {
 	}
 }
 
+// No program of ours connects with TLS and does not verify the certificate, and no manifest or kubeconfig that it writes says so.
+//
+// defect: B17
+func TestEveryCertificateIsVerified(t *testing.T) {
+	t.Parallel()
+	unverified := regexp.MustCompile(`(?i)\b(InsecureSkipVerify|insecure-skip-tls-verify|insecure)"?\s*[:=]+\s*"?true`)
+	for path, content := range textFiles(t) {
+		if strings.HasSuffix(path, "_test.go") || !slices.Contains([]string{".go", ".yaml", ".yml", ".tmpl"}, filepath.Ext(path)) || strings.Contains(path, "testdata/") {
+			continue
+		}
+		for i, line := range bytes.Split(content, []byte("\n")) {
+			if found := unverified.Find(line); found != nil {
+				t.Errorf("%s:%d does not verify a certificate: %s", path, i+1, bytes.TrimSpace(line))
+			}
+		}
+	}
+}
+
 // packages returns the files of each package, by folder. Test files count only in folders that
 // hold nothing else: elsewhere the package's own comment speaks for them.
 func packages(t *testing.T) map[string][]goFile {

@@ -22,6 +22,9 @@ import (
 func (w *world) converges() {
 	w.tb.Helper()
 	for _, t := range w.tenants {
+		if t.pushEnv != nil {
+			w.must(t.bringBack(w.tb.Context(), 3*w.limit))
+		}
 		if job := t.apps["job"]; job.exists { // what earlier sync runs left is not known
 			run, err := t.syncs(w.tb.Context(), w.rng(t.index), job)
 			w.must(err)
@@ -34,13 +37,23 @@ func (w *world) converges() {
 		}
 	}
 	for _, t := range w.tenants {
-		w.eventually(func(ctx context.Context) error { return t.settledAll(ctx) })
+		t.eventually(func(ctx context.Context) error { return t.settledAll(ctx) })
 	}
 }
 
 func (w *world) eventually(check func(ctx context.Context) error) {
 	w.tb.Helper()
 	testkit.Eventually(w.tb, w.limit, check)
+}
+
+// eventually waits longer for a tenant with a push environment: Argo CD repeats a failed sync after up to 3 minutes.
+func (t *tenant) eventually(check func(ctx context.Context) error) {
+	t.w.tb.Helper()
+	limit := t.w.limit
+	if t.pushEnv != nil {
+		limit *= 3
+	}
+	testkit.Eventually(t.w.tb, limit, check)
 }
 
 // settledAll says what of a tenant is not as declared.
@@ -70,6 +83,9 @@ func (t *tenant) settledAll(ctx context.Context) error {
 		return fmt.Errorf("environment of %s: %w", t.name, err)
 	}
 	if err := t.restAgrees(ctx); err != nil {
+		return err
+	}
+	if err := t.pushSettled(ctx); err != nil {
 		return err
 	}
 	return t.inCluster(ctx, want)
@@ -140,14 +156,14 @@ func (w *world) deletesAll() {
 			t.declare(a, func() { a.exists = false }, before)
 		}
 	}
-	w.eventually(func(ctx context.Context) error {
+	first.eventually(func(ctx context.Context) error {
 		if err := w.Get(ctx, client.ObjectKeyFromObject(namespace), namespace); !apierrors.IsNotFound(err) {
 			return errors.Join(fmt.Errorf("namespace %s still exists: %+v", first.name, namespace.Status), err)
 		}
 		return nil
 	})
 	for _, t := range w.tenants {
-		w.eventually(func(ctx context.Context) error {
+		t.eventually(func(ctx context.Context) error {
 			for _, list := range []client.ObjectList{&v1alpha1.GitOpsDeploymentList{}, &v1alpha1.SyncRunList{}, &v1alpha1.RepositoryCredentialList{}, &v1alpha1.ManagedEnvironmentList{}} {
 				if err := w.List(ctx, list, client.InNamespace(t.name)); err != nil {
 					return err
@@ -155,6 +171,9 @@ func (w *world) deletesAll() {
 				if text := fmt.Sprintf("%+v", list); strings.Contains(text, "Name:") && strings.Contains(text, t.name) {
 					return fmt.Errorf("%s still has %s", t.name, text)
 				}
+			}
+			if err := t.inArgoCD(ctx); err != nil {
+				return err
 			}
 			return t.inCluster(ctx, map[object]string{})
 		})

@@ -18,6 +18,8 @@ type plan struct {
 	limit    time.Duration // for everything to get its state without faults
 	database newDatabase
 	planted  string // the bug of the server; "" for none
+	focus    string // part of the call sites of which every call fails, instead of random ones
+	push     int    // the tenant with a push environment; negative for none
 }
 
 // run drives a world through the steps of a seed. Errors are reported to tb.
@@ -34,7 +36,7 @@ func run(tb testing.TB, p plan) {
 			w.explain()
 		}
 	}()
-	w.storm()
+	w.storm(p)
 	if errs := w.playAll(p); len(errs) > 0 {
 		tb.Fatal(errs)
 	}
@@ -61,8 +63,8 @@ func (w *world) explain() {
 			w.tb.Logf("%s/%s: %d %v %s", t.name, name, answer.Code, err, answer.Body)
 		}
 	}
-	for _, p := range w.programs() {
-		p.dump()
+	for _, f := range w.faulty {
+		f.dump()
 	}
 }
 
@@ -88,30 +90,39 @@ func (w *world) playAll(p plan) []error {
 func (w *world) summary() string {
 	w.sites.addFile(w.tb, w.faults+"/calls")
 	out := ""
-	for _, kind := range []string{"database", "kubernetes, server", "kubernetes, agent"} {
+	for _, kind := range []string{"database", "kubernetes, server", "kubernetes, agent", "kubernetes, engine"} {
 		calls, faults := w.sites.total(kind)
 		out += fmt.Sprintf("%s: %d of %d calls failed; ", kind, faults, calls)
 	}
-	for _, p := range w.programs() {
-		started, killed := p.counts()
-		out += fmt.Sprintf("%s: started %d times, killed %d times; ", p.name, started, killed)
+	for _, f := range w.faulty {
+		started, killed := f.counts()
+		out += fmt.Sprintf("%s: started %d times, killed %d times; ", f.name, started, killed)
 	}
 	return out
 }
 
-// covers: K10, K2, K3, K6, K8, K9
+// pushTenant returns the tenant of a seed with a push environment, or -1. A real Argo CD takes time, so every second seed has
+// one. The first tenant is deleted with its namespace.
+func pushTenant(seed uint64, tenant int) int {
+	if seed%2 == 0 {
+		return tenant
+	}
+	return -1
+}
+
+// covers: K10, K2, K3, K6, K7, K8, K9
 // defect: B1, B20
 func TestCustomResourcesOnSQLite(t *testing.T) {
 	t.Parallel()
 	testkit.Seeds(t, []uint64{1}, func(t *testing.T, seed uint64) {
-		run(t, plan{seed: seed, tenants: 3, steps: steps(t), limit: patience, database: newSQLite})
+		run(t, plan{seed: seed, tenants: 3, steps: steps(t), limit: patience, database: newSQLite, push: pushTenant(seed, 2)})
 	})
 }
 
-// covers: K10, K2, K3, K6, K8, K9
+// covers: K10, K2, K3, K6, K7, K8, K9
 func TestCustomResourcesOnPostgreSQL(t *testing.T) {
 	t.Parallel()
 	testkit.Seeds(t, []uint64{2}, func(t *testing.T, seed uint64) {
-		run(t, plan{seed: seed, tenants: 3, steps: steps(t), limit: patience, database: newPostgres})
+		run(t, plan{seed: seed, tenants: 3, steps: steps(t), limit: patience, database: newPostgres, push: pushTenant(seed, 0)})
 	})
 }

@@ -6,6 +6,8 @@
 //   - everything has the state of the final resources after the faults end, and every status says so;
 //   - no tenant sees objects of another one;
 //   - nothing is left in the cluster or in the database after the resources are deleted;
+//   - Argo CD has the newest credential of a push environment, and nothing of Kedge is left in its namespace. Argo CD is real, and
+//     runs without faults;
 //   - every call site had faults. A call site of the database is the function that opens a transaction; one of Kubernetes
 //     is a verb with a resource.
 //

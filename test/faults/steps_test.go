@@ -36,8 +36,14 @@ func (t *tenant) play(ctx context.Context, rng *rand.Rand, p plan) error {
 		if rng.IntN(3) > 0 {
 			t.waits(ctx, a)
 		}
+		if t.pushEnv == nil || i >= len(pushScript) {
+			continue
+		}
+		if err := t.pushStep(ctx, rng, pushScript[i]); err != nil {
+			return fmt.Errorf("push step %d of %s: %w", i, t.name, err)
+		}
 	}
-	return nil
+	return t.pushFaults(ctx, rng)
 }
 
 // waits waits until the resource of an app has its state, or for a time.
@@ -108,7 +114,7 @@ func (t *tenant) another(rng *rand.Rand, s spec) spec {
 		case 2:
 			s.target = 1 - s.target
 		case 3:
-			s.env = map[string]string{edge: also, also: edge}[s.env]
+			s.env = map[string]string{edge: also, also: edge, customer: customer}[s.env]
 		default:
 			s.variant = (s.variant + 1 + rng.IntN(variants-1)) % variants
 		}
@@ -119,8 +125,11 @@ func (t *tenant) another(rng *rand.Rand, s spec) spec {
 // creates creates the resource of an app, when an earlier one is gone; not at all if that takes too long.
 func (t *tenant) creates(ctx context.Context, rng *rand.Rand, a *app) error {
 	s := source
+	if a.name == pushed {
+		s.env = customer
+	}
 	if !a.manual {
-		s = t.another(rng, source)
+		s = t.another(rng, s)
 	}
 	finalizer := rng.IntN(3) == 0
 	bounded, cancel := context.WithTimeout(ctx, wait)
@@ -242,20 +251,21 @@ func (t *tenant) rotate(ctx context.Context, rng *rand.Rand) error {
 	t.note("rotate to %s", password)
 	t.w.git.Protect(t.repos[closedRepo].name, map[string]string{"robot": password})
 	if rng.IntN(2) == 0 {
-		if err := t.putSecret(ctx, "wrong"); err != nil {
+		if err := t.putKey(ctx, secretName, "password", "wrong"); err != nil {
 			return err
 		}
 	}
-	return t.putSecret(ctx, password)
+	return t.putKey(ctx, secretName, "password", password)
 }
 
-func (t *tenant) putSecret(ctx context.Context, password string) error {
+// putKey writes a key of a Secret.
+func (t *tenant) putKey(ctx context.Context, name, key, value string) error {
 	for {
 		var s corev1.Secret
-		if err := t.w.Get(ctx, types.NamespacedName{Namespace: t.name, Name: secretName}, &s); err != nil {
+		if err := t.w.Get(ctx, types.NamespacedName{Namespace: t.name, Name: name}, &s); err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		s.Data["password"] = []byte(password)
+		s.Data[key] = []byte(value)
 		if err := t.w.Update(ctx, &s); !apierrors.IsConflict(err) {
 			return err
 		}

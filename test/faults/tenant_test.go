@@ -27,7 +27,6 @@ const (
 	closedRepo = "closed"  // a repository that needs a credential
 	secretName = "git"     // of the credential
 	credential = "private" // RepositoryCredential
-	register   = "edge-registration"
 )
 
 // tenant is a namespace with resources, its agent, and the expected state.
@@ -39,8 +38,8 @@ type tenant struct {
 	repos   map[string]*repo
 	apps    map[string]*app
 	agent   *program
-	token   string // of the agent
-	serial  int    // of passwords, contents and sync runs
+	pushEnv *pushEnv // nil for a tenant without a push environment
+	serial  int      // of passwords, contents, accounts and sync runs
 	log     []string
 }
 
@@ -72,11 +71,14 @@ func (w *world) addTenant(index int) *tenant {
 		w: w, index: index, name: name, targets: [2]string{name + "-a", name + "-b"}, repos: map[string]*repo{},
 		apps: map[string]*app{"web": {}, "api": {}, "job": {manual: true}},
 	}
+	if w.pushTenant == index {
+		t.apps[pushed] = &app{}
+	}
 	for name, a := range t.apps {
 		a.name = name
 	}
-	for _, ns := range []string{t.name, t.targets[0], t.targets[1], t.agentNamespace()} {
-		w.must(w.Create(w.tb.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}))
+	for _, ns := range []string{t.name, t.targets[0], t.targets[1]} {
+		w.namespace(ns)
 	}
 	for _, name := range []string{openRepo, closedRepo} {
 		t.repos[name] = w.newRepo(fmt.Sprintf("%s-%s", t.name, name))
@@ -90,8 +92,11 @@ func (w *world) addTenant(index int) *tenant {
 	w.git.Protect(t.repos[closedRepo].name, map[string]string{"robot": password})
 	w.must(w.Create(w.tb.Context(), t.secret(secretName, map[string]string{"username": "robot", "password": password})))
 	t.setUp()
-	t.startAgent()
-	t.awaitEnvironment(v1alpha1.ConditionConnected)
+	t.agent = t.startAgent(edge, "agent")
+	t.awaitEnvironment(edge, v1alpha1.ConditionConnected)
+	if w.pushTenant == index {
+		t.addPush()
+	}
 	w.tenants = append(w.tenants, t)
 	return t
 }
@@ -110,7 +115,10 @@ func (w *world) newRepo(name string) *repo {
 	return &repo{Repo: r, url: w.git.URL(name), name: name, heads: map[string]content{}, all: map[string]content{}}
 }
 
-func (t *tenant) agentNamespace() string { return t.name + "-agent" }
+func (w *world) namespace(name string) {
+	w.tb.Helper()
+	w.must(w.Create(w.tb.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))
+}
 
 // next returns a text that was never used before.
 func (t *tenant) next(what string) string {
@@ -125,45 +133,59 @@ func (t *tenant) secret(name string, data map[string]string) *corev1.Secret {
 // setUp creates the environments and the credential in the namespace, and waits until they are ready.
 func (t *tenant) setUp() {
 	t.w.tb.Helper()
-	t.token = "kedge-" + rand.Text() + rand.Text()
+	t.register(edge, v1alpha1.DisconnectedCluster{})
 	meta := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: t.name, Name: name} }
 	for _, o := range []client.Object{
-		t.secret(register, map[string]string{"registrationToken": t.token}),
-		&v1alpha1.ManagedEnvironment{ObjectMeta: meta(edge), Spec: v1alpha1.ManagedEnvironmentSpec{DisconnectedCluster: &v1alpha1.DisconnectedCluster{ClusterRegistrationSecret: register}}},
 		&v1alpha1.ManagedEnvironment{ObjectMeta: meta(also), Spec: v1alpha1.ManagedEnvironmentSpec{Agents: &v1alpha1.AgentSelector{Names: []string{edge}}}},
 		&v1alpha1.RepositoryCredential{ObjectMeta: meta(credential), Spec: v1alpha1.RepositoryCredentialSpec{Repository: t.repos[closedRepo].url, Secret: secretName}},
 	} {
 		t.w.must(t.w.Create(t.w.tb.Context(), o))
 	}
-	t.awaitEnvironment(v1alpha1.ConditionReady)
-	env := &v1alpha1.ManagedEnvironment{}
-	t.await(also, env, func() error {
-		return hasCondition(env.Status.Conditions, v1alpha1.ConditionReady, metav1.ConditionTrue)
-	})
+	t.awaitEnvironment(edge, v1alpha1.ConditionReady)
+	t.awaitEnvironment(also, v1alpha1.ConditionReady)
 }
 
-func (t *tenant) awaitEnvironment(condition string) {
+// register creates an environment whose agent is not installed yet, with the Secret of its token.
+func (t *tenant) register(env string, spec v1alpha1.DisconnectedCluster) {
+	t.w.tb.Helper()
+	ctx := t.w.tb.Context()
+	spec.ClusterRegistrationSecret = registration(env)
+	t.w.must(t.w.Create(ctx, t.secret(registration(env), map[string]string{"registrationToken": "kedge-" + rand.Text() + rand.Text()})))
+	t.w.must(t.w.Create(ctx, &v1alpha1.ManagedEnvironment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: t.name, Name: env}, Spec: v1alpha1.ManagedEnvironmentSpec{DisconnectedCluster: &spec},
+	}))
+}
+
+// registration returns the name of the Secret with the token of the agent of an environment.
+func registration(env string) string { return env + "-registration" }
+
+func (t *tenant) awaitEnvironment(name, condition string) {
 	t.w.tb.Helper()
 	env := &v1alpha1.ManagedEnvironment{}
-	t.await(edge, env, func() error { return hasCondition(env.Status.Conditions, condition, metav1.ConditionTrue) })
+	t.await(name, env, func() error { return hasCondition(env.Status.Conditions, condition, metav1.ConditionTrue) })
 }
 
-// startAgent installs the agent and runs it until the end of the test, with faults between it and its cluster.
-func (t *tenant) startAgent() {
+// startAgent installs the agent of an environment in a namespace of its own and runs it until the end of the test, with
+// faults between it and its cluster. sites is what the call sites of the program are listed as.
+func (t *tenant) startAgent(env, sites string) *program {
 	w := t.w
 	w.tb.Helper()
-	w.must(w.Create(w.tb.Context(), &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: t.agentNamespace(), Name: register}, StringData: map[string]string{"registrationToken": t.token},
-	}))
-	w.cluster.Apply(w.tb, w.kedge("agent", "manifest", edge, "--tenant", t.name, "--agent-namespace", t.agentNamespace(), "--registration-secret", register))
-	_, kubeconfig := w.proxy(t.agentNamespace(), "kedge-agent")
+	namespace := t.name + "-" + sites
+	w.namespace(namespace)
+	var token corev1.Secret
+	w.must(w.Get(w.tb.Context(), types.NamespacedName{Namespace: t.name, Name: registration(env)}, &token))
+	w.must(w.Create(w.tb.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: registration(env)}, Data: token.Data}))
+	w.cluster.Apply(w.tb, w.kedge("agent", "manifest", env, "--tenant", t.name, "--agent-namespace", namespace, "--registration-secret", registration(env)))
+	proxy, kubeconfig := w.proxy(namespace, "kedge-agent")
 	site := rig.Cluster{Kubectl: filepath.Join(testkit.KubeBinDir(w.tb), "kubectl"), Kubeconfig: w.cluster.Kubeconfig()}
-	pod, err := site.PodIn(w.tb.Context(), t.agentNamespace(), binary(w.tb, "kedge-agent"), w.tb.TempDir(), "--kubeconfig="+kubeconfig)
+	pod, err := site.PodIn(w.tb.Context(), namespace, binary(w.tb, "kedge-agent"), w.tb.TempDir(), "--kubeconfig="+kubeconfig)
 	w.must(err)
-	tee := logFile(w.tb, "kedge-agent-"+t.name)
-	t.agent = supervise(w.tb, "kedge-agent of "+t.name, func(ctx context.Context, _ int) (*rig.Process, error) {
+	tee := logFile(w.tb, "kedge-agent-"+namespace)
+	p := supervise(w.tb, "kedge-agent of "+namespace, func(ctx context.Context, _ int) (*rig.Process, error) {
 		return rig.Start("kedge-agent", pod.Command(context.WithoutCancel(ctx)), tee)
 	})
+	w.faulty = append(w.faulty, faulty{p, proxy, sites})
+	return p
 }
 
 // push replaces the content of all folders of a branch.

@@ -2,6 +2,7 @@ package faults_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -42,11 +44,21 @@ type world struct {
 	sites   *sites
 	ledger  *ledger
 	server  *program
-	proxies []*apiproxy.Proxy
+	faulty  []faulty
 	tenants []*tenant
+	// pushTenant is the index of the tenant with a push environment; negative for none.
+	pushTenant int
 
-	mu  sync.Mutex
-	api *rig.Server // the server that runs, or ran last
+	mu      sync.Mutex
+	api     *rig.Server // the server that runs, or ran last
+	planted string      // the bug of the next server that starts
+}
+
+// faulty is a program that runs with faults.
+type faulty struct {
+	*program
+	proxy *apiproxy.Proxy // between it and the API server
+	sites string          // what its call sites are listed as
 }
 
 // newWorld starts everything, without faults.
@@ -55,6 +67,7 @@ func newWorld(tb testing.TB, p plan) *world {
 	log.SetLogger(logr.Discard()) // of the client
 	w := &world{
 		tb: tb, seed: p.seed, limit: p.limit, dir: tb.TempDir(), faults: tb.TempDir(), sites: newSites(), ledger: newLedger(),
+		pushTenant: p.push, planted: p.planted,
 	}
 	binary(tb, "kedge-server") // the first call builds it, which does not count
 	began := time.Now()
@@ -68,7 +81,7 @@ func newWorld(tb testing.TB, p plan) *world {
 	}
 	tb.Cleanup(func() { _ = w.git.Close() })
 	w.ledger.watch(tb, w.cluster.Dynamic(tb))
-	w.startServer(p.planted)
+	w.startServer()
 	return w
 }
 
@@ -84,7 +97,7 @@ func (w *world) define() {
 		"crd/repositorycredentials.gitops.kedge.dev", "crd/syncruns.gitops.kedge.dev")
 	w.cluster.Kubectl(w.tb, "apply", "-f", filepath.Join(root, "deploy", "server-rbac.yaml"))
 	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme} {
+	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, rbacv1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {
 			w.tb.Fatal(err)
 		}
@@ -98,7 +111,6 @@ func (w *world) define() {
 func (w *world) proxy(namespace, account string) (*apiproxy.Proxy, string) {
 	w.tb.Helper()
 	p := apiproxy.New(w.tb, w.cluster.ServiceAccountConfig(w.tb, namespace, account))
-	w.proxies = append(w.proxies, p)
 	path := filepath.Join(w.tb.TempDir(), "kubeconfig")
 	text := fmt.Sprintf(`apiVersion: v1
 kind: Config
@@ -112,9 +124,9 @@ current-context: x
 	return p, path
 }
 
-func (w *world) startServer(planted string) {
+func (w *world) startServer() {
 	w.tb.Helper()
-	_, kubeconfig := w.proxy("kedge-system", "kedge-server")
+	proxy, kubeconfig := w.proxy("kedge-system", "kedge-server")
 	binary := binary(w.tb, "kedge-server")
 	tee := logFile(w.tb, "kedge-server")
 	runServer(w.tb, binary, "new-key", "--data-dir", w.dir)
@@ -131,7 +143,7 @@ func (w *world) startServer(planted string) {
 			Binary: binary, Listen: addr, DataDir: w.dir, Log: tee,
 			Args: append(w.db.serve(), "--key-file", filepath.Join(w.dir, "keys"), "--git-poll-interval", "1s", "--api-rate", "10000", "--kubeconfig", kubeconfig),
 			Wrap: func(cmd *exec.Cmd) *exec.Cmd {
-				cmd.Env = append(os.Environ(), "KEDGE_FAULTS="+w.faults, fmt.Sprintf("KEDGE_FAULTS_SEED=%d", w.seed), plantedEnv+"="+planted)
+				cmd.Env = append(os.Environ(), "KEDGE_FAULTS="+w.faults, fmt.Sprintf("KEDGE_FAULTS_SEED=%d", w.seed), plantedEnv+"="+w.plantedBug())
 				return cmd
 			},
 		})
@@ -149,11 +161,34 @@ func (w *world) startServer(planted string) {
 		w.api = s
 		return s.Process, nil
 	})
+	w.faulty = append(w.faulty, faulty{w.server, proxy, "server"})
 	select {
 	case <-ready:
 	case <-time.After(patience):
 		w.tb.Fatal("the server does not start")
 	}
+}
+
+func (w *world) plantedBug() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.planted
+}
+
+// plant lets the server run with a bug from now on.
+func (w *world) plant(bug string) {
+	w.tb.Helper()
+	w.mu.Lock()
+	w.planted = bug
+	w.mu.Unlock()
+	before, _ := w.server.counts()
+	w.server.kill <- struct{}{}
+	testkit.Eventually(w.tb, patience, func(context.Context) error {
+		if now, _ := w.server.counts(); now == before {
+			return errors.New("the server does not start again")
+		}
+		return nil
+	})
 }
 
 // rest returns the server that runs, or ran last.
@@ -170,42 +205,38 @@ func (w *world) pauseStoreFaults()  { _ = os.Rename(w.on(), w.on()+".paused") }
 func (w *world) resumeStoreFaults() { _ = os.Rename(w.on()+".paused", w.on()) }
 
 // storm starts all faults.
-func (w *world) storm() {
+func (w *world) storm(p plan) {
 	w.tb.Helper()
-	if err := os.WriteFile(w.on(), nil, 0o600); err != nil {
+	if err := os.WriteFile(w.on(), []byte(p.focus), 0o600); err != nil {
 		w.tb.Fatal(err)
 	}
-	w.proxies[0].Do(newKubeFaults("server", w.seed, w.sites, w.server.kill).choose)
-	for i, t := range w.tenants {
-		w.proxies[i+1].Do(newKubeFaults("agent", w.seed+uint64(i)+1, w.sites, t.agent.kill).choose)
+	for i, f := range w.faulty {
+		faults := newKubeFaults(f.sites, w.seed+uint64(i), w.sites, f.kill)
+		if p.focus != "" {
+			f.proxy.Do(faults.focused(p.focus))
+			continue
+		}
+		f.proxy.Do(faults.choose)
 	}
 }
 
 // calm ends all faults.
 func (w *world) calm() {
 	w.tb.Helper()
-	for _, p := range w.proxies {
-		p.Do(nil)
+	for _, f := range w.faulty {
+		f.proxy.Do(nil)
 	}
 	for _, path := range []string{w.on(), w.on() + ".paused"} {
 		if err := os.Remove(path); err != nil && !os.IsNotExist(err) {
 			w.tb.Fatal(err)
 		}
 	}
-	for _, p := range w.programs() { // a kill that was not done yet
+	for _, f := range w.faulty { // a kill that was not done yet
 		select {
-		case <-p.kill:
+		case <-f.kill:
 		default:
 		}
 	}
-}
-
-func (w *world) programs() []*program {
-	out := []*program{w.server}
-	for _, t := range w.tenants {
-		out = append(out, t.agent)
-	}
-	return out
 }
 
 // rng returns the random numbers of a tenant.

@@ -30,7 +30,7 @@ func (s *Service) access(ctx context.Context, repo fleet.Repository) (gitsource.
 	}
 	secret, err := s.opened(c)
 	if err != nil {
-		return a, fmt.Errorf("credential %q: %w", c.Name, err)
+		return a, &sealedError{c.Name, err}
 	}
 	a.Credential = &gitsource.Credential{Fingerprint: s.fingerprint(c, secret), Username: c.Username}
 	if c.Kind == fleet.CredentialSSH {
@@ -40,6 +40,15 @@ func (s *Service) access(ctx context.Context, repo fleet.Repository) (gitsource.
 	}
 	return a, nil
 }
+
+// sealedError means that the secret of a credential cannot be decrypted. Reading it again does not help.
+type sealedError struct {
+	credential string
+	err        error
+}
+
+func (e *sealedError) Error() string { return fmt.Sprintf("credential %q: %v", e.credential, e.err) }
+func (e *sealedError) Unwrap() error { return e.err }
 
 // fingerprint identifies equal credentials without revealing them: it is keyed, so that guesses cannot be
 // checked against it.

@@ -151,8 +151,11 @@ func (s *Service) CheckRepository(ctx context.Context, p auth.Principal, tenant 
 		return fleet.Cause{}, err
 	}
 	access, err := s.access(ctx, repo)
-	if err != nil {
+	if errors.As(err, new(*sealedError)) {
 		return fleet.Cause{Reason: fleet.ReasonCredentialUnusable, Message: err.Error()}, nil
+	}
+	if err != nil { // of the database: the caller tries again
+		return fleet.Cause{}, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, s.cfg.CheckTimeout)
 	defer cancel()

@@ -57,6 +57,11 @@ func process[O client.Object](ctx context.Context, s *shared, r resource, cr O, 
 		s.statuses.want(r, do.status(cr))
 	}
 	if equality.Semantic.DeepEqual(do.status(before), do.status(cr)) {
+		if r.kind == v1alpha1.KindGitOpsDeployment {
+			s.checkCached(ctx, r, cr.DeepCopyObject().(O), func(now client.Object) bool {
+				return equality.Semantic.DeepEqual(do.status(now.(O)), do.status(cr))
+			})
+		}
 		return err
 	}
 	written := s.client.Status().Update(ctx, cr)
@@ -64,6 +69,15 @@ func process[O client.Object](ctx context.Context, s *shared, r resource, cr O, 
 		return err
 	}
 	return client.IgnoreNotFound(written)
+}
+
+// checkCached processes a resource again whose cached status has changed during its pass. The watch did not report it if it was
+// the status that the server wanted before: then the pass wrote nothing, because it had read an older one.
+func (s *shared) checkCached(ctx context.Context, r resource, now client.Object, same func(client.Object) bool) {
+	uid := now.GetUID()
+	if err := s.cached.Get(ctx, r.NamespacedName, now); err == nil && now.GetUID() == uid && !same(now) {
+		s.enqueue(r)
+	}
 }
 
 // replaced reports that an earlier resource with the same name is missing, if there was one.

@@ -13,7 +13,7 @@ import (
 )
 
 // HandOvers determines, within one transaction, which lost objects of a target other deployments on the same
-// agent want. The agent keeps these objects until they are taken over, so that an object that moves from one
+// agent, in the same cluster, want. The agent keeps these objects until they are taken over, so that an object that moves from one
 // deployment to another is never deleted in between, independent of the order in which the targets are written,
 // sent, and applied:
 //
@@ -34,6 +34,7 @@ type HandOvers struct {
 	broken    map[fleet.RepositoryID][]fleet.Deployment
 	refs      map[refKey]store.EvaluatedRef
 	files     map[fleet.RepositoryID]map[fleet.AgentID]bool // agents whose configuration cannot be used
+	clusters  map[fleet.DeploymentID]fleet.EnvironmentID    // push environments of deployments; "" for the cluster of an agent
 }
 
 type refKey struct {
@@ -51,7 +52,7 @@ func NewHandOvers(s *Planner, tx store.Tx, scope *CommitScope) *HandOvers {
 		planner: s, tx: tx, scope: scope, holds: NewSuspensions(tx),
 		unsettled: map[fleet.AgentID][]store.UnsettledTarget{}, targets: map[fleet.DeploymentID][]fleet.Target{},
 		broken: map[fleet.RepositoryID][]fleet.Deployment{}, refs: map[refKey]store.EvaluatedRef{},
-		files: map[fleet.RepositoryID]map[fleet.AgentID]bool{},
+		files: map[fleet.RepositoryID]map[fleet.AgentID]bool{}, clusters: map[fleet.DeploymentID]fleet.EnvironmentID{},
 	}
 }
 
@@ -163,7 +164,17 @@ func (h *HandOvers) wanted(ctx context.Context, t fleet.Target, gone lostObjects
 			if err != nil {
 				return nil, err
 			}
-			take(u.Deployment, u.DeploymentName, gone.among(names))
+			objects := gone.among(names)
+			if len(objects) == 0 {
+				continue
+			}
+			same, err := h.sameCluster(ctx, t, u.Deployment)
+			if err != nil {
+				return nil, err
+			}
+			if same {
+				take(u.Deployment, u.DeploymentName, objects)
+			}
 		}
 	}
 	out := make([]fleet.HandOver, 0, len(byTaker))
@@ -338,9 +349,16 @@ func (h *HandOvers) coming(ctx context.Context, t fleet.Target, gone lostObjects
 		if err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(targets, func(o fleet.Target) bool {
+		if !slices.ContainsFunc(targets, func(o fleet.Target) bool {
 			return o.AgentID == t.AgentID && Attached(o) && (c.variant == "" || o.Variant == c.variant)
 		}) {
+			continue
+		}
+		same, err := h.sameCluster(ctx, t, c.deployment)
+		if err != nil {
+			return nil, err
+		}
+		if same {
 			out = append(out, c)
 		}
 	}
@@ -365,10 +383,13 @@ func (h *HandOvers) targetsOf(ctx context.Context, tenant fleet.TenantID, id fle
 	return list, err
 }
 
-// isBeside reports whether a deployment belongs on the agent of t.
+// isBeside reports whether a deployment belongs on the agent of t, in the same cluster.
 func (h *HandOvers) isBeside(ctx context.Context, t fleet.Target, id fleet.DeploymentID) (bool, error) {
 	targets, err := h.targetsOf(ctx, t.TenantID, id)
-	return slices.ContainsFunc(targets, func(o fleet.Target) bool { return o.AgentID == t.AgentID && Attached(o) }), err
+	if err != nil || !slices.ContainsFunc(targets, func(o fleet.Target) bool { return o.AgentID == t.AgentID && Attached(o) }) {
+		return false, err
+	}
+	return h.sameCluster(ctx, t, id)
 }
 
 // Refresh updates the hand-overs of targets that wait for something that has changed. Those of suspended
@@ -380,6 +401,7 @@ func (h *HandOvers) Refresh(ctx context.Context, tenant fleet.TenantID, changed 
 	}
 	clear(h.unsettled) // which may have changed since
 	clear(h.targets)
+	clear(h.clusters)
 	for _, t := range targets {
 		if !slices.ContainsFunc(t.Desired.HandOvers, changed) || Attached(t) && h.planner.Ahead(t) {
 			continue

@@ -87,7 +87,7 @@ func (c *cache) replace(kind int, items []unstructured.Unstructured) {
 	complete = !complete && c.synced[0] && c.synced[1]
 	c.mu.Unlock()
 	if complete { // a crash may have left Secrets that nothing uses
-		c.engine.work.Go(func() { c.engine.releaseSecrets(c.engine.lifetime()) })
+		c.engine.unused.Set()
 	}
 	c.engine.wakeAll()
 }
@@ -144,6 +144,27 @@ func (c *cache) removed(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.applications, name)
+}
+
+// removedProject records the deletion of a project.
+func (c *cache) removedProject(project *unstructured.Unstructured) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if live := c.projects[project.GetName()]; live != nil && live.GetUID() == project.GetUID() {
+		delete(c.projects, project.GetName())
+	}
+}
+
+// projectsExcept returns the projects of the agent with other names.
+func (c *cache) projectsExcept(names map[string]bool) (out []*unstructured.Unstructured) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name, project := range c.projects {
+		if !names[name] {
+			out = append(out, project)
+		}
+	}
+	return out
 }
 
 func revision(obj *unstructured.Unstructured) uint64 {

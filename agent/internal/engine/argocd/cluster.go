@@ -166,12 +166,6 @@ func (e *Engine) neededClusters() map[secretKey]bool {
 	return out
 }
 
-// releaseSecrets deletes the Secrets that neither an Application nor a target needs any more.
-func (e *Engine) releaseSecrets(ctx context.Context) {
-	e.repositories.release(ctx)
-	e.clusters.release(ctx)
-}
-
 // ensureCluster writes the Secret of the cluster of a push environment, before the first Application that names it.
 func (t *target) ensureCluster(ctx context.Context, need projectNeed) error {
 	if need.environment == nil {

@@ -102,7 +102,8 @@ func (t *target) remove(ctx context.Context, app *application) error {
 	}
 	t.engine.cache.removed(app.raw.GetName())
 	if err := t.engine.releaseProject(ctx, project); err != nil {
-		t.engine.log.Warn("a project that nothing uses stays", "project", project, "error", err.Error())
+		t.engine.log.Warn("a project that nothing uses stays for now", "project", project, "error", err.Error())
+		t.engine.unused.Set()
 	}
 	t.engine.releaseSecrets(ctx)
 	return nil

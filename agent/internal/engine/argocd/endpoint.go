@@ -149,6 +149,7 @@ func CheckEndpoint(ctx context.Context, env fleet.PushEnvironment) fleet.Cause {
 // errAddress means that the name of an API server resolves to an address that no API server has.
 var errAddress = errors.New("the address is not allowed")
 
+// refuseAddress refuses addresses at the moment of the connection. Behind an HTTP proxy, address is that of the proxy.
 func refuseAddress(_, address string, _ syscall.RawConn) error {
 	if !kubeconfig.DialableAddress(address) {
 		return errAddress

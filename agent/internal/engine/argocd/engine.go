@@ -18,6 +18,7 @@ import (
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/agent/internal/ownerpolicy"
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/wait"
 )
 
 // Config is the configuration of an Engine.
@@ -75,6 +76,7 @@ type past struct {
 type secrets struct {
 	repositories *repositories
 	clusters     *clusters
+	unused       wait.Signal // a Secret, or an AppProject, may have lost its last user
 }
 
 // settings are what server and owner of the cluster say about the agent.
@@ -118,7 +120,7 @@ func New(cfg Config) (*Engine, error) {
 		projects:     client.Resource(projectsResource).Namespace(cfg.EngineNamespace),
 		settings:     settings{agent: cfg.AgentID, scope: cfg.Scope, namespaces: slices.Clone(cfg.Namespaces), kinds: cfg.Kinds, policy: cfg.Owner},
 		targets:      map[fleet.TargetID]*target{}, past: past{ended: map[fleet.TargetID]engine.Status{}, current: map[string]fleet.TargetID{}},
-		writingProjects: projectWrites{written: map[string]map[string]any{}},
+		writingProjects: projectWrites{written: map[string]map[string]any{}}, secrets: secrets{unused: wait.NewSignal()},
 	}
 	e.cache = newCache(e)
 	secretClient := client.Resource(secretsResource).Namespace(cfg.EngineNamespace)
@@ -232,6 +234,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		e.startLocked(t)
 	}
 	e.work.Go(func() { e.clusters.check(ctx) })
+	e.work.Go(func() { e.releaseUnused(ctx) })
 	e.mu.Unlock()
 	<-ctx.Done()
 	e.mu.Lock()   // no Set can start another target from here on
@@ -317,5 +320,6 @@ func (e *Engine) retire(t *target, last engine.Status) bool {
 	}
 	e.ended[t.id] = last
 	e.signalWaitingLocked()
+	e.unused.Set() // its project, if it had no Application
 	return true
 }

@@ -231,6 +231,7 @@ func (e *Engine) deleteProject(ctx context.Context, live *unstructured.Unstructu
 	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("deleting AppProject %s: %w", live.GetName(), err)
 	}
+	e.cache.removedProject(live) // the next target that needs it does not wait for the watch
 	return nil
 }
 

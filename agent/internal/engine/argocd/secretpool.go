@@ -2,6 +2,7 @@ package argocd
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"sync"
@@ -10,8 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
-
-	"github.com/kedge-dev/kedge/internal/obs"
 )
 
 // secretKey identifies a Secret: what it is for, in one project. url is that of a repository or of an API server.
@@ -24,8 +23,8 @@ type secretPool struct {
 	engine *Engine
 	client dynamic.ResourceInterface
 
-	mu      sync.Mutex // held during writes
-	loaded  bool
+	mu      sync.Mutex               // held during writes
+	read    map[string]bool          // names whose Secrets were read, whether they exist or not
 	secrets map[string]*pooledSecret // by name
 	writes  map[secretKey]int        // number of changes of a Secret
 }
@@ -46,14 +45,16 @@ type secretUse struct {
 // pooledSecret is one Secret.
 type pooledSecret struct {
 	live *unstructured.Unstructured // as it was read or written last; nil if it was deleted
-	key  secretKey
+	key  secretKey                  // zero if it is not of this agent
+	// former is the project for which the agent of an earlier ID, that was installed here, wrote the Secret; otherwise "".
+	former string
 	// written is the data that this process wrote last; nil before that.
 	written map[string]string
 	stop    context.CancelFunc // ends its watch
 }
 
 func newSecretPool(e *Engine, client dynamic.ResourceInterface, use secretUse) *secretPool {
-	return &secretPool{secretUse: use, engine: e, client: client, secrets: map[string]*pooledSecret{}, writes: map[secretKey]int{}}
+	return &secretPool{secretUse: use, engine: e, client: client, read: map[string]bool{}, secrets: map[string]*pooledSecret{}, writes: map[secretKey]int{}}
 }
 
 // notAllowedError means that the agent may not write the Secrets of a pool.
@@ -122,31 +123,63 @@ func (r *secretPool) update(ctx context.Context, s *pooledSecret, data map[strin
 	return restored, nil
 }
 
-// load reads the Secrets once. A Secret that is not of this agent keeps its name.
+// load reads each Secret once. It tries again what failed as long as it reads any: with an API server that often fails, it
+// would never be complete otherwise.
 func (r *secretPool) load(ctx context.Context) error {
-	if r.loaded {
-		return nil
+	for {
+		before := len(r.read)
+		err := r.readRest(ctx)
+		if err == nil || apierrors.IsForbidden(err) || ctx.Err() != nil || len(r.read) == before {
+			return err
+		}
 	}
+}
+
+// maxReadFailures bounds the requests to an API server that does not answer.
+const maxReadFailures = 20
+
+// readRest reads the Secrets that were not read yet. After an error it continues with the next one.
+func (r *secretPool) readRest(ctx context.Context) error {
+	var failed []error
 	for n := range r.count {
 		name := r.name(r.engine.namespace, n)
-		if r.secrets[name] != nil {
+		if r.read[name] {
 			continue
 		}
-		live, err := r.client.Get(ctx, name, metav1.GetOptions{})
-		if apierrors.IsNotFound(err) {
-			continue
+		err := r.readOne(ctx, name)
+		if apierrors.IsForbidden(err) {
+			return err
 		}
 		if err != nil {
-			return fmt.Errorf("reading Secret %s: %w", name, err)
+			failed = append(failed, err)
 		}
-		s := &pooledSecret{live: live}
-		if annotations := live.GetAnnotations(); live.GetLabels()[labelAgent] == string(r.engine.config().agent) {
-			s.key = secretKey{annotations[annotationProject], annotations[annotationTenant], annotations[r.annotationURL]}
+		if ctx.Err() != nil || len(failed) == maxReadFailures {
+			break
 		}
-		r.secrets[name] = s
-		r.follow(name, s)
 	}
-	r.loaded = true
+	return errors.Join(failed...)
+}
+
+// readOne reads a Secret. One that is not of this agent keeps its name.
+func (r *secretPool) readOne(ctx context.Context, name string) error {
+	live, err := r.client.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		r.read[name] = true
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading Secret %s: %w", name, err)
+	}
+	s := &pooledSecret{live: live}
+	switch labels, annotations := live.GetLabels(), live.GetAnnotations(); {
+	case labels[labelAgent] == string(r.engine.config().agent):
+		s.key = secretKey{annotations[annotationProject], annotations[annotationTenant], annotations[r.annotationURL]}
+	case labels[labelAgent] != "" && labels[labelManagedBy] == managedBy:
+		// The name contains the namespace of this agent, in which one agent is installed at a time.
+		s.former = annotations[annotationProject]
+	}
+	r.read[name], r.secrets[name] = true, s
+	r.follow(name, s)
 	return nil
 }
 
@@ -167,14 +200,16 @@ func (r *secretPool) find(key secretKey) (string, *pooledSecret) {
 
 func (r *secretPool) create(ctx context.Context, name string, key secretKey, data map[string]string) error {
 	if name == "" {
-		return fmt.Errorf("the agent has at most %d Secrets with label %s, and that of %s is one more", r.count, r.kind, key.url)
+		return r.exhausted(key)
 	}
 	empty := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": map[string]any{"name": name, "namespace": r.engine.engineNamespace},
 	}}
 	written, err := r.client.Create(ctx, r.secretOf(empty, key, data), metav1.CreateOptions{FieldManager: managedBy})
 	if err != nil {
-		r.loaded = r.loaded && !apierrors.IsAlreadyExists(err) // the next pass reads what somebody else has created
+		if apierrors.IsAlreadyExists(err) && r.secrets[name] == nil {
+			delete(r.read, name) // the next pass reads what somebody else has created
+		}
 		return r.notAllowed(fmt.Errorf("creating the Secret of %s %s: %w", r.kind, key.url, err))
 	}
 	s := r.secrets[name]
@@ -207,19 +242,49 @@ func (r *secretPool) remove(ctx context.Context, name string) error {
 }
 
 // release deletes the Secrets that neither an Application nor a target needs any more.
-func (r *secretPool) release(ctx context.Context) {
+func (r *secretPool) release(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.load(ctx) != nil {
-		return // without permission, there is none; otherwise the next call does it
+	if err := r.load(ctx); apierrors.IsForbidden(err) {
+		return nil // without permission, there is none
+	} else if err != nil {
+		return err
 	}
+	used, err := r.usedByFormer(ctx)
+	failed := []error{err}
 	needed := r.needed()
 	for name, s := range r.secrets {
-		if s.key == (secretKey{}) || needed[s.key] {
-			continue
-		}
-		if err := r.remove(ctx, name); err != nil {
-			r.engine.log.Warn("a Secret that nothing uses stays", obs.Err(err))
+		own := s.key != (secretKey{}) && !needed[s.key]
+		if own || s.former != "" && used != nil && !used[s.former] {
+			failed = append(failed, r.remove(ctx, name))
 		}
 	}
+	return errors.Join(failed...)
+}
+
+// usedByFormer returns the projects that Applications have, if there are Secrets of an earlier agent; otherwise nil. Argo CD may
+// still apply with these Secrets.
+func (r *secretPool) usedByFormer(ctx context.Context) (map[string]bool, error) {
+	for _, s := range r.secrets {
+		if s.former != "" {
+			return r.engine.usedProjects(ctx)
+		}
+	}
+	return nil, nil
+}
+
+// exhausted says what all Secrets of the pool are used for.
+func (r *secretPool) exhausted(key secretKey) error {
+	own, former := 0, 0
+	for _, s := range r.secrets {
+		switch {
+		case s.key != (secretKey{}):
+			own++
+		case s.former != "":
+			former++
+		}
+	}
+	return fmt.Errorf("the agent cannot store the credential of %s %s: it has one Secret for each %s of each AppProject, at most %d, and all are in use "+
+		"(%d by this agent, %d by an earlier agent in namespace %q whose Applications still exist, %d by others): use another agent, or delete deployments",
+		r.kind, key.url, r.kind, r.count, own, former, r.engine.namespace, r.count-own-former)
 }

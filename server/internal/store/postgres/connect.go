@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,6 +64,9 @@ func parse(text string) (*pgxpool.Config, error) {
 	if !strings.Contains(text, "pool_max_conns=") {
 		cfg.MaxConns = defaultConns
 	}
+	if !setsTLS(text) {
+		requireTLS(cfg.ConnConfig)
+	}
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
 		cfg.ConnConfig.RuntimeParams["application_name"] = "kedge-server"
 	}
@@ -71,6 +78,31 @@ func parse(text string) (*pgxpool.Config, error) {
 		return nil // only slower without
 	}
 	return cfg, nil
+}
+
+// keywordTLS is the setting in a connection string that is no URL.
+var keywordTLS = regexp.MustCompile(`(^|\s)sslmode\s*=`)
+
+// setsTLS reports whether a connection string says whether to use TLS.
+func setsTLS(text string) bool {
+	if u, err := url.Parse(text); err == nil && u.Scheme != "" {
+		return u.Query().Has("sslmode")
+	}
+	return keywordTLS.MatchString(text)
+}
+
+// requireTLS removes the fallback to plain text, which a connection string without sslmode has: anybody on the way could
+// cause it, and read the password. Plain text stays within this machine, unless the connection string has sslmode=disable.
+func requireTLS(cfg *pgx.ConnConfig) {
+	cfg.Fallbacks = slices.DeleteFunc(cfg.Fallbacks, func(f *pgconn.FallbackConfig) bool {
+		return f.TLSConfig == nil && !isLocal(f.Host)
+	})
+}
+
+// isLocal reports whether a host is a socket or a loopback address of this machine.
+func isLocal(host string) bool {
+	address, err := netip.ParseAddr(host)
+	return strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") || host == "localhost" || err == nil && address.IsLoopback()
 }
 
 // ping checks that a separate connection responds and that its node is still writable: locks and notifications
