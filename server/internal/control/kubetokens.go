@@ -22,7 +22,7 @@ func (s *Service) CreateKubeToken(_ context.Context, p auth.Principal) (token st
 		return "", time.Time{}, auth.ErrForbidden
 	}
 	expires = s.cfg.Now().Add(kubeTokenTTL).Truncate(time.Second)
-	payload := binary.BigEndian.AppendUint64(append([]byte(nil), p.TokenHash...), uint64(expires.Unix())) //nolint:gosec // not negative
+	payload := binary.BigEndian.AppendUint64(append([]byte(nil), p.TokenHash...), uint64(expires.Unix()))
 	return auth.KubeTokenPrefix + base64.RawURLEncoding.EncodeToString(append(payload, s.signKubeToken(payload)...)), expires, nil
 }
 
@@ -40,5 +40,5 @@ func (s *Service) parseKubeToken(token string) (hash []byte, expires time.Time, 
 	if err != nil || len(raw) != signed+sha256.Size || !hmac.Equal(raw[signed:], s.signKubeToken(raw[:signed])) {
 		return nil, time.Time{}, auth.ErrUnauthenticated
 	}
-	return raw[:sha256.Size], time.Unix(int64(binary.BigEndian.Uint64(raw[sha256.Size:signed])), 0), nil //nolint:gosec // signed by this server
+	return raw[:sha256.Size], time.Unix(int64(binary.BigEndian.Uint64(raw[sha256.Size:signed])), 0), nil
 }

@@ -297,7 +297,7 @@ func TestOpenRequestsAreLimited(t *testing.T) {
 		if err != nil || resp.StatusCode != http.StatusOK {
 			t.Fatal(resp, err)
 		}
-		defer resp.Body.Close() //nolint:gocritic,revive // at the end of the test
+		defer resp.Body.Close() //nolint:gocritic // at the end of the test
 	}
 	if resp, body := b.do(t, http.MethodGet, "/api/v1/pods", nil); resp.StatusCode != http.StatusTooManyRequests || resp.Header.Get("Retry-After") == "" {
 		t.Errorf("%s: %s", resp.Status, body)
