@@ -183,3 +183,21 @@ func TestADeletionByAUserReleasesProtectedKinds(t *testing.T) {
 		}
 	}
 }
+
+// covers: K2
+func TestAHoldCanBeConfirmedAfterARestore(t *testing.T) {
+	t.Parallel()
+	path := blank(t)
+	d, closeFixture := openFixture(t, path)
+	owner, paris := ownedWeb(t, d, false)
+	ok(t, result(d.DeleteDeploymentHoldProtected(d.ctx, owner, "default", "web", control.Match{})))
+	before := d.holdsAtEnd(t, paris).Desired
+	ok(t, d.store.Update(d.ctx, func(tx store.Tx) error { return tx.Settings().SetEpoch(d.ctx, before.Epoch+1) })) // as a restore does
+	closeFixture()
+	d, closeFixture = openFixture(t, path)
+	t.Cleanup(closeFixture)
+	ok(t, result(d.ConfirmPrune(d.ctx, root, "default", "web", control.ConfirmPrune{Objects: []string{heldClaim}})))
+	if got := d.onAgent(t, paris)[0].Desired; !slices.Equal(got.Confirmed, []string{heldClaim}) || got.Compare(before.Version) <= 0 {
+		t.Errorf("after the confirmation, the agent gets %+v", got)
+	}
+}

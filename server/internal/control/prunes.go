@@ -94,7 +94,8 @@ func (s *Service) holders(ctx context.Context, tx store.Tx, d fleet.Deployment, 
 // answered reports whether an agent has reported for the desired state of a target: only then are its held
 // objects those that a confirmation would delete.
 func (s *Service) answered(t fleet.Target) bool {
-	return (t.Desired.Digest != "" || t.Desired.Tombstone) && !rollout.KeepsPruneHold(t) && t.Observed.Version == t.Desired.Version && !s.planner.Ahead(t)
+	// After a restored database, the server sends the state of a live target again, but not a tombstone that the agent has.
+	return (t.Desired.Tombstone || t.Desired.Digest != "" && !s.planner.Ahead(t)) && !rollout.KeepsPruneHold(t) && t.Observed.Version == t.Desired.Version
 }
 
 // ConfirmPrune lets agents delete held objects, only for their current bundle. It is refused as a whole if it

@@ -112,7 +112,7 @@ func (t *target) remove(ctx context.Context, app *application) error {
 // delete carries out a tombstone: it deletes the objects that may be deleted, and then the Application.
 func (t *target) delete(ctx context.Context, app *application) outcome {
 	if app == nil {
-		if t.reported && slices.Contains([]fleet.Reason{fleet.ReasonPruning, fleet.ReasonHandOverPending}, t.last.Observed.Reason) {
+		if t.reported && slices.Contains([]fleet.Reason{fleet.ReasonPruning, fleet.ReasonHandOverPending, fleet.ReasonPruneHeld}, t.last.Observed.Reason) {
 			return t.finish(fleet.SyncDeleted, fleet.Cause{Reason: fleet.ReasonDeleted}, nil)
 		}
 		const message = "no Application was found here: nothing was deleted"

@@ -18,16 +18,19 @@ type endDecision struct {
 // decideEnd decides on every object of a target that is deleted.
 func (t *target) decideEnd(app *application) (out endDecision) {
 	state := t.work.State
-	plan := inventory.NewPlan(inventory.Policy{
+	policy := inventory.Policy{
 		Whole: true, Prune: true, AllowEmpty: true, Tombstone: true, HoldProtected: state.HoldProtected,
 		Consent: state.Consent, Hold: state.HoldPrune, Confirmed: state.Confirmed,
-	})
+	}
+	ownPlan := inventory.NewPlan(policy)
+	policy.Consent = false // of the deletion does not include what an earlier Application left, which nobody has been shown
+	leftPlan := inventory.NewPlan(policy)
 	holds, unreadable := app.held()
 	for _, r := range app.objects() {
 		ref := r.ref()
-		hold := holds[ref.String()]
-		if unreadable {
-			hold = inventory.HeldAfterRecovery
+		plan, hold := ownPlan, holds[ref.String()]
+		if unreadable && r.RequiresPruning {
+			plan, hold = leftPlan, inventory.HeldAfterRecovery
 		}
 		why, held := t.keeps(app, ref), false
 		if why.IsZero() {
@@ -66,21 +69,28 @@ func heldAtEnd(ref fleet.ObjectRef, why fleet.Cause) fleet.ObjectStatus {
 
 // holdOccupied keeps a confirmed Namespace while something of this agent stays in it, which would be deleted with it.
 func (t *target) holdOccupied(app *application, end *endDecision) {
-	going := map[string]bool{}
-	for _, ref := range end.remove {
+	occupied := t.occupied(app, end.remove, end.keep)
+	end.remove = slices.DeleteFunc(end.remove, func(ref fleet.ObjectRef) bool {
+		occupant := occupied[ref.String()]
+		if occupant != "" {
+			end.held = append(end.held, heldAtEnd(ref, fleet.Cause{Reason: fleet.ReasonNotEmpty, Message: occupant + " is kept in it"}))
+		}
+		return occupant != ""
+	})
+}
+
+// occupied returns the Namespaces to remove in which something of this agent stays, and names it.
+func (t *target) occupied(app *application, remove []fleet.ObjectRef, keep []fleet.ObjectStatus) map[string]string {
+	going, out := map[string]bool{}, map[string]string{}
+	for _, ref := range remove {
 		going[ref.String()] = true
 	}
-	end.remove = slices.DeleteFunc(end.remove, func(ref fleet.ObjectRef) bool {
-		if ref.Kind != "Namespace" || ref.Group != "" {
-			return false
+	for _, ref := range remove {
+		if ref.Kind == "Namespace" && ref.Group == "" {
+			out[ref.String()] = t.occupant(app, going, keep, ref.Name)
 		}
-		occupant := t.occupant(app, going, end.keep, ref.Name)
-		if occupant == "" {
-			return false
-		}
-		end.held = append(end.held, heldAtEnd(ref, fleet.Cause{Reason: fleet.ReasonNotEmpty, Message: occupant + " is kept in it"}))
-		return true
-	})
+	}
+	return out
 }
 
 // occupant names something of this agent that stays in a namespace; "" if there is nothing.

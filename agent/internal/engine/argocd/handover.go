@@ -175,7 +175,7 @@ func (t *target) awaited(app *application) (out []fleet.ObjectStatus) {
 // handOver returns why an object stays for another deployment in the same cluster; zero when there is none. Objects are not
 // handed over to other tenants, whose names are not told.
 func (t *target) handOver(app *application, object string) fleet.Cause {
-	if why := t.namedHandOver(app, object); !why.IsZero() || slices.Contains(t.work.State.Confirmed, object) {
+	if why := t.namedHandOver(app, object); !why.IsZero() {
 		return why
 	}
 	others := t.engine.desiring(object, t.id, app.environment())

@@ -39,6 +39,12 @@ func (t *target) prune(ctx context.Context, app *application, last attempt, desi
 			holds[ref.String()] = inventory.HeldAfterRecovery
 		}
 	}
+	for _, ref := range gone {
+		// It is listed only because the project got this namespace for another deployment: an earlier Application left it.
+		if name := ref.String(); ref.Namespace != "" && holds[name] == "" && !slices.Contains(app.list(annotationNamespaces), ref.Namespace) {
+			holds[name] = inventory.HeldAfterRecovery
+		}
+	}
 	missed := 0
 	for _, ref := range gone {
 		if holds[ref.String()].OutsideChange() {
@@ -55,6 +61,7 @@ func (t *target) prune(ctx context.Context, app *application, last attempt, desi
 		policy.Prune = false
 	}
 	out, remove, holds := t.decide(app, inventory.NewPlan(policy), gone, holds)
+	remove = t.holdNamespaces(app, out, remove)
 	t.handOverEvents(app.environment(), out)
 	out = append(out, unlisted...)
 	// The holds are written before the first deletion: the rest of a change that was held never looks like a small change.
@@ -72,6 +79,17 @@ func (t *target) prune(ctx context.Context, app *application, last attempt, desi
 		return out, nil
 	}
 	return out, t.startPrune(ctx, app, remove)
+}
+
+// holdNamespaces keeps Namespaces while something of this agent stays in them, which would be deleted with them.
+func (t *target) holdNamespaces(app *application, out []fleet.ObjectStatus, remove []fleet.ObjectRef) []fleet.ObjectRef {
+	occupied := t.occupied(app, remove, nil)
+	for i, o := range out {
+		if occupant := occupied[o.ObjectRef.String()]; occupant != "" {
+			out[i].Sync, out[i].Reason, out[i].Message = fleet.SyncHeld, fleet.ReasonNotEmpty, "is not in the source any more; held: "+occupant+" is kept in it"
+		}
+	}
+	return slices.DeleteFunc(remove, func(ref fleet.ObjectRef) bool { return occupied[ref.String()] != "" })
 }
 
 // decide describes each object that has left, selects those to delete, and returns the holds from now on.

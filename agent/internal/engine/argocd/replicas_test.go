@@ -50,6 +50,13 @@ func continuesForAnotherTarget(w *world) {
 	d.Source, d.State.Digest, d.State.Detached = nil, "", true
 	e.Set(d)
 	w.await("Detached", func(s engine.Status) bool { return s.Observed.Sync == fleet.SyncDetached })
+	// Neither does a tombstone, which may be older than the target that has the Application.
+	w.target, w.versions = fleet.NewTargetID(), 0
+	e.Set(w.tombstone())
+	w.await("nothing to delete", func(s engine.Status) bool { return s.Observed.Sync == fleet.SyncDeleted && s.Observed.Reason == fleet.ReasonNoInventory })
+	if !w.exists("configmap", "a") || !w.exists("configmap", "b") {
+		w.Error("the tombstone of another target has deleted objects")
+	}
 	w.target, w.versions = fleet.NewTargetID(), 0
 	e.Pending(1)
 	commit := w.appFolder("a")

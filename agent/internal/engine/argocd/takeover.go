@@ -50,7 +50,7 @@ func (t *target) unclaimed(ctx context.Context, out *outcome) bool {
 
 // takeLost takes over the Application that an earlier target of the deployment left: a server whose database was restored
 // creates another target for a deployment that it has lost. Objects that the new state does not have are held. A tombstone takes
-// the Application over only if a user has deleted the deployment.
+// nothing over: it may be older than the target whose Application it would delete.
 func (t *target) takeLost(ctx context.Context, out *outcome) bool {
 	found, err := t.lost(ctx)
 	if err != nil {
@@ -58,8 +58,7 @@ func (t *target) takeLost(ctx context.Context, out *outcome) bool {
 		return true
 	}
 	switch {
-	case found == nil, t.work.State.Detached, t.work.State.Tombstone && (t.work.State.HoldPrune || !t.work.State.Consent),
-		!t.work.State.Tombstone && (t.work.Source == nil || t.work.Source.Environment != found.environment()):
+	case found == nil, t.work.State.Detached, t.work.State.Tombstone, t.work.Source == nil, t.work.Source.Environment != found.environment():
 		t.looked = true
 		return false
 	case t.engine.isPending():
@@ -73,7 +72,7 @@ func (t *target) takeLost(ctx context.Context, out *outcome) bool {
 	setLabel(next, labelAgent, string(t.engine.config().agent))
 	abandon(next, found) // the new state may have what an operation of the earlier target deletes
 	holds, unreadable := found.held()
-	if !unreadable && !t.work.State.Tombstone {
+	if !unreadable {
 		setAnnotations(next, map[string]string{annotationHeld: t.holdMissed(found, holds)})
 	}
 	setAnnotations(next, map[string]string{annotationTakenBy: string(t.id), annotationVersion: ""})

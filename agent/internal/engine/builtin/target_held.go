@@ -68,7 +68,8 @@ func (t *target) desiredCount() int {
 // the engine does not know objects any more that it has released.
 func (t *target) holdsProtected() bool {
 	return t.work.desired.State.HoldProtected && slices.ContainsFunc(t.order, func(o *object) bool {
-		return o.leaving != nil && manifest.IsProtected(o.ref) && o.deletable()
+		// One that waits for another deployment, or for the policy of the owner, may be confirmed later too.
+		return o.leaving != nil && manifest.IsProtected(o.ref) && o.leaving.bounds.beyond.IsZero() && o.leaving.keptBy.IsZero()
 	})
 }
 
