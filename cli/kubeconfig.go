@@ -21,7 +21,7 @@ import (
 
 func (a *app) kubeconfigCommand() *cobra.Command {
 	var env, file string
-	var all bool
+	var all, force bool
 	cmd := &cobra.Command{
 		Use: "kubeconfig [AGENT…]", Short: "Print a kubeconfig for clusters behind agents", Args: cobra.ArbitraryArgs,
 		Long: "Prints a kubeconfig with one context for each agent. kubectl and other clients then reach the cluster through the server: no port is\n" +
@@ -43,13 +43,20 @@ func (a *app) kubeconfigCommand() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		text, err := yaml.Marshal(a.kubeconfig(c, agents))
+		login, err := a.login()
+		if err != nil {
+			return err
+		}
+		text, err := yaml.Marshal(a.kubeconfig(c, login.Name, agents))
 		if err != nil {
 			return err
 		}
 		if file == "" {
 			_, err = a.Out.Write(text)
 			return err
+		}
+		if _, err := os.Stat(file); err == nil && !force {
+			return failure(file+" exists, and is not overwritten", "choose another file, or --force")
 		}
 		if err := os.WriteFile(file, text, 0o600); err != nil {
 			return fmt.Errorf("writing the kubeconfig: %w", err)
@@ -59,6 +66,7 @@ func (a *app) kubeconfigCommand() *cobra.Command {
 	cmd.Flags().StringVar(&env, "env", "", "all agents of an environment")
 	cmd.Flags().BoolVar(&all, "all", false, "all agents of the tenant")
 	cmd.Flags().StringVarP(&file, "file", "f", "", "write to this file instead of the standard output")
+	cmd.Flags().BoolVar(&force, "force", false, "overwrite an existing file")
 	return cmd
 }
 
@@ -96,22 +104,24 @@ func (a *app) agentsFor(ctx context.Context, c *client.Client, names []string, e
 }
 
 // kubeconfig is the kubeconfig for agents of a tenant. The first one is its current context.
-func (a *app) kubeconfig(c *client.Client, agents []string) map[string]any {
-	user := "kedge-" + c.Tenant()
+func (a *app) kubeconfig(c *client.Client, login string, agents []string) map[string]any {
+	// The names contain the server, so that merged kubeconfigs of two servers never mix up credentials.
+	_, host, _ := strings.Cut(c.Server(), "://")
+	user := "kedge/" + host
+	name := func(agent string) string { return user + "/" + c.Tenant() + "/" + agent }
 	var clusters, contexts []any
 	for _, agent := range agents {
 		cluster := map[string]any{"server": c.Server() + c.In("agents", agent, "kube")}
 		if ca := c.CA(); len(ca) > 0 {
 			cluster["certificate-authority-data"] = base64.StdEncoding.EncodeToString(ca)
 		}
-		name := "kedge-" + c.Tenant() + "-" + agent
-		clusters = append(clusters, map[string]any{"name": name, "cluster": cluster})
-		contexts = append(contexts, map[string]any{"name": name, "context": map[string]any{"cluster": name, "user": user}})
+		clusters = append(clusters, map[string]any{"name": name(agent), "cluster": cluster})
+		contexts = append(contexts, map[string]any{"name": name(agent), "context": map[string]any{"cluster": name(agent), "user": user}})
 	}
 	return map[string]any{
-		"apiVersion": "v1", "kind": "Config", "clusters": clusters, "contexts": contexts, "current-context": "kedge-" + c.Tenant() + "-" + agents[0],
+		"apiVersion": "v1", "kind": "Config", "clusters": clusters, "contexts": contexts, "current-context": name(agents[0]),
 		"users": []any{map[string]any{"name": user, "user": map[string]any{"exec": map[string]any{
-			"apiVersion": execVersion, "command": "kedge", "args": a.pluginArgs(), "interactiveMode": "Never",
+			"apiVersion": execVersion, "command": "kedge", "args": a.pluginArgs(c.Server(), login), "interactiveMode": "Never",
 			"installHint": "kubectl needs the kedge program to log in.",
 		}}}},
 	}
@@ -120,13 +130,14 @@ func (a *app) kubeconfig(c *client.Client, agents []string) map[string]any {
 // execVersion is the API of credential plugins.
 const execVersion = "client.authentication.k8s.io/v1"
 
-// pluginArgs are the arguments with which kubectl runs kedge, with the settings of this run that are not in the login.
-func (a *app) pluginArgs() []string {
-	args := []string{"kube-token"}
+// pluginArgs are the arguments with which kubectl runs kedge. They name the server, so that a token of a later login at another
+// server is never sent to this one.
+func (a *app) pluginArgs(server, login string) []string {
+	args := []string{"kube-token", "--server", server}
 	for _, f := range []struct {
 		name, value string
 		path        bool
-	}{{"--context", a.flags.context, false}, {"--server", a.flags.server, false}, {"--token-file", a.flags.tokenFile, true}, {"--ca-file", a.flags.caFile, true}} {
+	}{{"--context", login, false}, {"--token-file", a.flags.tokenFile, true}, {"--ca-file", a.flags.caFile, true}} {
 		if f.value == "" {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -182,8 +183,7 @@ func openListener(cfg Config, r components, metrics *prometheus.Registry) (*list
 }
 
 func newHandler(cfg Config, r components, metrics *prometheus.Registry, listener *listen.Server, people restapi.Login) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("/api/", restapi.New(restapi.Config{
+	api := restapi.New(restapi.Config{
 		ExternalURL:  func() string { return externalURL(cfg, listener) },
 		AgentAddress: func() string { return agentAddress(cfg, listener) },
 		CAPEM:        listener.CAPEM(),
@@ -196,11 +196,18 @@ func newHandler(cfg Config, r components, metrics *prometheus.Registry, listener
 		Log:          cfg.Log,
 
 		TrustedProxies: cfg.trustedProxies,
-	}, r.control))
+	}, r.control)
+	mux := http.NewServeMux()
 	health := obs.PublicHandler(r.control.Ready)
 	mux.Handle("/livez", health)
 	mux.Handle("/readyz", health)
 	mux.Handle("/metrics", http.NotFoundHandler()) // the console answers every other path
 	mux.Handle("/", console.Handler())
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if strings.HasPrefix(req.URL.Path, "/api/") { // the mux would redirect paths of API servers that it can shorten
+			api.ServeHTTP(w, req)
+			return
+		}
+		mux.ServeHTTP(w, req)
+	})
 }

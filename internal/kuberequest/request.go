@@ -40,7 +40,10 @@ const (
 
 // Of identifies a request.
 func Of(method string, u *url.URL) (Request, error) {
-	r := Request{Verb: strings.ToLower(method), Path: u.Path}
+	r := Request{Path: u.Path}
+	if slices.Contains(methods, method) {
+		r.Verb = strings.ToLower(method)
+	}
 	if !strings.HasPrefix(u.Path, "/") {
 		return r, ErrPath
 	}
@@ -50,6 +53,9 @@ func Of(method string, u *url.URL) (Request, error) {
 	}
 	rest, watch := r.prefix(segments)
 	tail := r.parse(rest)
+	if r.Subresource != "proxy" {
+		tail = nil
+	}
 	if slices.ContainsFunc(segments[:len(segments)-len(tail)], ambiguous) {
 		return r, ErrPath
 	}
@@ -58,6 +64,9 @@ func Of(method string, u *url.URL) (Request, error) {
 	}
 	return r, nil
 }
+
+// methods are those that the API server knows. Another one has no verb.
+var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
 
 func ambiguous(segment string) bool { return segment == "" || segment == "." || segment == ".." }
 
@@ -154,8 +163,7 @@ func (r Request) Class() Class {
 			return Read
 		}
 		return Write
-	case r.Verb == "create" && strings.HasSuffix(r.Group, "authorization.k8s.io") && slices.Contains(reviews, r.Resource),
-		r.Verb == "create" && r.Group == "authentication.k8s.io" && slices.Contains(reviews, r.Resource):
+	case r.Verb == "create" && (r.Group == "authorization.k8s.io" || r.Group == "authentication.k8s.io") && slices.Contains(reviews, r.Resource):
 		return Read
 	case r.Verb == "get" || r.Verb == "list" || r.Verb == "watch":
 		return Read

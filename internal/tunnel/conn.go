@@ -22,6 +22,8 @@ const (
 	window = 1 << 20
 	// grantAfter is how many bytes are read before the other end gets credit for them.
 	grantAfter = window / 8
+	// minBuffer is the size of the buffer for small frames.
+	minBuffer = 4 << 10
 	// linger limits how long a closed connection waits for the other end, which may still read what was written.
 	linger = 10 * time.Second
 )
@@ -35,6 +37,7 @@ type Conn struct {
 	done chan struct{}
 
 	sending sync.Mutex // held while a frame is sent
+	writing sync.Mutex // held while data is sent that has credit
 
 	mu       sync.Mutex
 	changed  chan struct{} // closed and replaced whenever a field below changes
@@ -95,7 +98,7 @@ func (c *Conn) take(f frame) error {
 			c.readErr = io.EOF
 		}
 	case f.credit != 0:
-		if f.credit < 0 || c.credit+f.credit > window {
+		if f.credit < 0 || f.credit > window-c.credit { // the sum could overflow
 			return fmt.Errorf("%w: a credit of %d bytes", ErrFrame, f.credit)
 		}
 		c.credit += f.credit
@@ -105,10 +108,22 @@ func (c *Conn) take(f frame) error {
 		c.unread += len(f.data)
 	default:
 		c.unread += len(f.data)
-		c.received = append(c.received, f.data)
+		c.storeLocked(f.data)
 	}
 	c.changeLocked()
 	return nil
+}
+
+// storeLocked keeps data until it is read. Small frames share a buffer: each of its own would cost much more than its bytes.
+func (c *Conn) storeLocked(data []byte) {
+	if n := len(c.received); n > 0 && len(data) <= cap(c.received[n-1])-len(c.received[n-1]) {
+		c.received[n-1] = append(c.received[n-1], data...)
+		return
+	}
+	if len(data) < minBuffer {
+		data = append(make([]byte, 0, minBuffer), data...)
+	}
+	c.received = append(c.received, data)
 }
 
 // fail ends both directions.
@@ -181,7 +196,11 @@ func (c *Conn) tryRead(p []byte) (n, grant int, wait <-chan struct{}, err error)
 func (c *Conn) Write(p []byte) (int, error) {
 	written := 0
 	for written < len(p) {
+		c.writing.Lock()
 		n, wait, err := c.reserve(len(p) - written)
+		if err != nil || wait != nil {
+			c.writing.Unlock()
+		}
 		if err != nil {
 			return written, err
 		}
@@ -189,7 +208,9 @@ func (c *Conn) Write(p []byte) (int, error) {
 			<-wait
 			continue
 		}
-		if err := c.send(frame{data: p[written : written+n]}); err != nil {
+		err = c.send(frame{data: p[written : written+n]})
+		c.writing.Unlock()
+		if err != nil {
 			return written, c.writeError(err)
 		}
 		written += n
@@ -246,6 +267,8 @@ func (c *Conn) CloseWrite() error {
 	c.writeErr = net.ErrClosed
 	c.changeLocked()
 	c.mu.Unlock()
+	c.writing.Lock() // after a write that has credit already
+	defer c.writing.Unlock()
 	return c.send(frame{end: true})
 }
 

@@ -1,6 +1,7 @@
 package tunnel_test
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -10,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -277,4 +279,66 @@ func TestClosedConnsLeaveNoGoroutine(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestInvalidFramesEndTheConnection: neither end trusts the other.
+func TestInvalidFramesEndTheConnection(t *testing.T) {
+	t.Parallel()
+	credit := func(n int64) *agentv1.TunnelRequest {
+		return &agentv1.TunnelRequest{Frame: &agentv1.TunnelRequest_Credit{Credit: &agentv1.Credit{Bytes: n}}}
+	}
+	data := func(n int) *agentv1.TunnelRequest {
+		return &agentv1.TunnelRequest{Frame: &agentv1.TunnelRequest_Data{Data: &agentv1.Data{Bytes: make([]byte, n)}}}
+	}
+	for name, frames := range map[string][]*agentv1.TunnelRequest{
+		"a credit that overflows":   {credit(1<<63 - 1)},
+		"a credit for nothing":      {credit(1)},
+		"a negative credit":         {credit(-1)},
+		"a frame that is too large": {data(32<<10 + 1)},
+		"no data":                   {data(0)},
+		"no frame":                  {{}},
+		"Ready again":               {{Frame: &agentv1.TunnelRequest_Ready{Ready: &agentv1.Ready{}}}},
+		"more than the window":      slices.Repeat([]*agentv1.TunnelRequest{data(32 << 10)}, 33),
+		"data after the end":        {{Frame: &agentv1.TunnelRequest_End{End: &agentv1.End{}}}, data(1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			e := newExchange(t, "native")
+			s, err := e.client.Tunnel(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = s.Send(&agentv1.TunnelRequest{Frame: &agentv1.TunnelRequest_Ready{Ready: &agentv1.Ready{}}})
+			if _, err := s.Recv(); err != nil {
+				t.Fatal(err)
+			}
+			server := <-e.servers
+			for _, f := range frames {
+				_ = s.Send(f)
+			}
+			<-server.Done()
+			if _, err := server.Write(make([]byte, 100)); err == nil {
+				t.Error("the connection is still open")
+			}
+		})
+	}
+}
+
+func TestSmallFramesArriveWhole(t *testing.T) {
+	t.Parallel()
+	agent, server := newExchange(t, "native").mustOpen(t)
+	var sent bytes.Buffer
+	for i := range 20_000 {
+		part := bytes.Repeat([]byte{byte(i)}, i%7+1)
+		sent.Write(part)
+		if _, err := agent.Write(part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := agent.CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := io.ReadAll(server); err != nil || !bytes.Equal(got, sent.Bytes()) {
+		t.Errorf("%v: got %d of %d bytes", err, len(got), sent.Len())
+	}
 }

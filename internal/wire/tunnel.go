@@ -72,5 +72,5 @@ func ParseTunnelCaller(m *agentv1.Open) (TunnelCaller, error) {
 
 // validIdentity reports whether a text can be a header of a request to the API server.
 func validIdentity(text string) bool {
-	return len(text) <= maxIdentity && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
+	return len(text) <= maxIdentity && strings.TrimSpace(text) == text && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
 }

@@ -63,5 +63,5 @@ func (s tokenSource) Token() (*oauth2.Token, error) {
 	if err != nil || token == "" {
 		return nil, &accountError{fmt.Errorf("the API server did not issue a token for ServiceAccount %s/%s", s.Namespace, s.Name)}
 	}
-	return &oauth2.Token{AccessToken: token, Expiry: expiry}, nil
+	return &oauth2.Token{AccessToken: token, Expiry: expiry.Add(-tokenTTL / 10)}, nil // renewed before it ends
 }

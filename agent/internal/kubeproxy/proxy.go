@@ -79,8 +79,15 @@ func http1Transport(cfg *rest.Config) (http.RoundTripper, error) {
 	if tlsConfig != nil {
 		tlsConfig.NextProtos = []string{"http/1.1"}
 	}
+	dial, proxy := cfg.Dial, cfg.Proxy // with the defaults of client-go
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	}
+	if proxy == nil {
+		proxy = http.ProxyFromEnvironment
+	}
 	return rest.HTTPWrappersForConfig(cfg, &http.Transport{
-		TLSClientConfig: tlsConfig, DialContext: cfg.Dial, Proxy: cfg.Proxy, TLSHandshakeTimeout: 10 * time.Second, DisableCompression: true,
+		TLSClientConfig: tlsConfig, DialContext: dial, Proxy: proxy, TLSHandshakeTimeout: 10 * time.Second, DisableCompression: true,
 		IdleConnTimeout: time.Minute,
 	})
 }
@@ -178,6 +185,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		Transport: p.plain, FlushInterval: -1, ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 		Rewrite: func(pr *httputil.ProxyRequest) { p.rewrite(pr, caller, upgrade != "") },
 		ModifyResponse: func(resp *http.Response) error {
+			if resp.StatusCode == http.StatusUnauthorized {
+				// The caller is authenticated: the API server refused the account, and the client must not drop its credential.
+				return &accountError{errors.New("the API server refused the token of the ServiceAccount that impersonates you: try again")}
+			}
 			kuberequest.KeepResponseHeaders(resp.Header, resp.StatusCode == http.StatusSwitchingProtocols)
 			resp.Header.Set(kuberequest.OriginHeader, "cluster")
 			return nil

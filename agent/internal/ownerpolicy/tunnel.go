@@ -27,8 +27,8 @@ func (p Policy) RefuseRequest(r kuberequest.Request) fleet.Cause {
 		return refused("the owner of this cluster does not allow sessions through the tunnel: exec, attach, port-forward, proxy, debug")
 	case off(t.Secrets) && (r.Resource == "secrets" || r.Resource == "serviceaccounts" && r.Subresource == "token"):
 		return refused("the owner of this cluster does not allow Secrets through the tunnel")
-	case restricted && r.Resource == "" && r.Class() == kuberequest.Read:
-		return fleet.Cause{} // discovery
+	case restricted && r.Class() == kuberequest.Read && (r.Resource == "" || r.Verb == "create"):
+		return fleet.Cause{} // discovery, and questions about the caller
 	case restricted && (r.Namespace == "" || !t.Namespaces.allow(r.Namespace)):
 		return refused("the owner of this cluster allows only some namespaces through the tunnel, and not this one: use -n")
 	}

@@ -49,7 +49,7 @@ func (e *AccessError) Error() string { return e.Message }
 func (e *AccessError) Unwrap() error { return auth.ErrForbidden }
 
 // Access returns the access of p to the cluster of an agent through its tunnel. It fails with an AccessError if the tunnel
-// is off, or if no rule allows it; roles alone give no access. Every request through a tunnel calls it: it makes three
+// is off, or if no rule allows it, and returns the agent nevertheless; roles alone give no access. Every request through a tunnel calls it: it makes three
 // queries.
 func (s *Service) Access(ctx context.Context, p auth.Principal, tenant, agent string) (Access, error) {
 	var out Access
@@ -85,7 +85,7 @@ func (s *Service) Access(ctx context.Context, p auth.Principal, tenant, agent st
 		return nil
 	})
 	if err != nil {
-		return Access{}, err
+		return Access{Tenant: out.Tenant, Agent: out.Agent}, err
 	}
 	out.identify(p)
 	return out, nil

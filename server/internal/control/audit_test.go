@@ -17,6 +17,8 @@ var reads = []string{
 	"APITokens", "Access", "AccessRule", "AccessRules", "Agent", "ForeignApplications", "AgentConfig", "AgentObjects", "AgentTokens", "Agents", "Audit", "Credential", "Credentials", "Deployment", "DeploymentDeletion", "Deployments", "DetachedTargets", "Diagnose", "Diff", "EngineUpgrade", "EngineUpgrades", "Environment", "Environments", "Events",
 	"Fleet", "Follow", "GitLabProjects", "Grant", "Grants", "HeldPrunes", "Images", "Members", "Operation", "Operations", "People", "Person", "Repositories", "Repository", "Revisions", "Run", "RunWaiting", "Runs", "SyncRun", "TargetObjects", "Targets",
 	"Tenant", "Tenants", "Webhook",
+	// It stores nothing, and each request with the token is recorded.
+	"CreateKubeToken",
 	// Stored responses: their requests are recorded separately.
 	"ClaimReply", "CompleteReply", "ReleaseReply",
 	// For the Kubernetes API. OwnerMissing records what the server found, with an event.

@@ -24,6 +24,8 @@ type Rate struct {
 type Limits struct {
 	// Connects limits the streams that are opened; default 2 per second, bursts of 60.
 	Connects Rate
+	// Tunnels limits the tunnels that are opened; default 100 per second, bursts of 400.
+	Tunnels Rate
 	// Fetches limits the requested bundles; default 200 per second, bursts of 2000.
 	Fetches Rate
 	// Capabilities limits how often an agent sends the capabilities of its cluster; default 1 per second, bursts
@@ -41,6 +43,7 @@ type Limits struct {
 
 func (l Limits) withDefaults() Limits {
 	l.Connects = cmp.Or(l.Connects, Rate{2, 60})
+	l.Tunnels = cmp.Or(l.Tunnels, Rate{100, 400})
 	l.Fetches = cmp.Or(l.Fetches, Rate{200, 2000})
 	l.Capabilities = cmp.Or(l.Capabilities, Rate{1, 30})
 	l.Frames = cmp.Or(l.Frames, Rate{200, 2000})
@@ -65,6 +68,7 @@ type limiters struct {
 type agentLimits struct {
 	metrics                                               *metrics
 	connects, fetches, frames, statuses, capabilityFrames *rate.Limiter
+	tunnels                                               *rate.Limiter
 	used                                                  time.Time
 }
 
@@ -92,7 +96,7 @@ func (l *limiters) get(agent fleet.AgentID) *agentLimits {
 	if a == nil {
 		a = &agentLimits{
 			metrics: l.metrics, connects: l.limits.Connects.limiter(), fetches: l.limits.Fetches.limiter(),
-			frames: l.limits.Frames.limiter(), statuses: l.limits.Statuses.limiter(), capabilityFrames: l.limits.Capabilities.limiter(),
+			frames: l.limits.Frames.limiter(), statuses: l.limits.Statuses.limiter(), capabilityFrames: l.limits.Capabilities.limiter(), tunnels: l.limits.Tunnels.limiter(),
 		}
 		l.agents[agent] = a
 	}
@@ -101,6 +105,7 @@ func (l *limiters) get(agent fleet.AgentID) *agentLimits {
 }
 
 func (a *agentLimits) connect() error      { return a.allow(a.connects, "connects") }
+func (a *agentLimits) tunnel() error       { return a.allow(a.tunnels, "tunnels") }
 func (a *agentLimits) fetch() error        { return a.allow(a.fetches, "fetches") }
 func (a *agentLimits) frame() error        { return a.allow(a.frames, "frames") }
 func (a *agentLimits) capabilities() error { return a.allow(a.capabilityFrames, "capabilities") }

@@ -77,6 +77,9 @@ func (s *tunnelService) Tunnel(stream TunnelStream) error {
 	ctx, cancel := context.WithCancelCause(stream.Context())
 	defer cancel(nil)
 	t := &tunnelOf{gateway: s.gateway, caller: callerOf(ctx), cancel: cancel}
+	if err := s.gateway.limiters.get(t.agent.ID).tunnel(); err != nil {
+		return err
+	}
 	s.gateway.tunnels.add(t)
 	defer s.gateway.tunnels.remove(t)
 	if t.credentialVersion != s.gateway.credentialVersion.Load() { // a change after this comparison finds the tunnel

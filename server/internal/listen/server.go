@@ -181,7 +181,12 @@ func (s *Server) stop(ctx context.Context, cancelStreams context.CancelFunc) {
 	defer cancel()
 	s.closeListeners()
 	// Most requests finish within a second. Event streams never end by themselves.
-	streams := time.AfterFunc(min(time.Second, s.cfg.StopGrace/2), cancelStreams)
+	streams := time.AfterFunc(min(time.Second, s.cfg.StopGrace/2), func() {
+		cancelStreams()
+		if s.grpc.Tunnel != nil { // neither do unused tunnels
+			s.grpc.Tunnel.Stop()
+		}
+	})
 	defer streams.Stop()
 	var all sync.WaitGroup
 	s.grpc.each(func(g *grpc.Server) { all.Go(g.GracefulStop) })

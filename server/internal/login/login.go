@@ -199,6 +199,9 @@ func (l *Login) endSession(r *http.Request, token string) error {
 	if err != nil {
 		return err
 	}
+	if p.Kube { // it is for requests to clusters only
+		return auth.ErrUnauthenticated
+	}
 	p.Component, p.Address = "rest", r.RemoteAddr
 	return l.control.EndSession(r.Context(), p)
 }

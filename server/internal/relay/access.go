@@ -27,8 +27,9 @@ type guards struct {
 }
 
 type guarded struct {
-	requests map[*guardedRequest]struct{}
-	stop     context.CancelFunc
+	principal auth.Principal // of the newest request: its roles may have changed
+	requests  map[*guardedRequest]struct{}
+	stop      context.CancelFunc
 }
 
 type guardedRequest struct {
@@ -46,9 +47,9 @@ func (g *guards) watch(p auth.Principal, key accessKey, was control.Access, end 
 		ctx, stop := context.WithCancel(context.Background())
 		of = &guarded{requests: map[*guardedRequest]struct{}{}, stop: stop}
 		g.open[key] = of
-		go g.run(ctx, p, key, of)
+		go g.run(ctx, key, of)
 	}
-	of.requests[r] = struct{}{}
+	of.requests[r], of.principal = struct{}{}, p
 	return func() {
 		g.mu.Lock()
 		defer g.mu.Unlock()
@@ -60,7 +61,7 @@ func (g *guards) watch(p auth.Principal, key accessKey, was control.Access, end 
 }
 
 // run checks repeatedly until ctx ends. While the database does not answer, requests stay open.
-func (g *guards) run(ctx context.Context, p auth.Principal, key accessKey, of *guarded) {
+func (g *guards) run(ctx context.Context, key accessKey, of *guarded) {
 	ticker := time.NewTicker(g.every)
 	defer ticker.Stop()
 	for {
@@ -69,6 +70,9 @@ func (g *guards) run(ctx context.Context, p auth.Principal, key accessKey, of *g
 			return
 		case <-ticker.C:
 		}
+		g.mu.Lock()
+		p := of.principal
+		g.mu.Unlock()
 		now, err := g.access(ctx, p, key.tenant, key.agent)
 		if err != nil && !refused(err) {
 			continue

@@ -50,20 +50,31 @@ type pools struct {
 
 // pool has the tunnels of one agent. pools.mu protects it.
 type pool struct {
-	idle    []*offer
-	waiting []chan *offer // oldest first
-	used    int
-	asked   int // tunnels that were asked for and have not arrived
-	askedAt time.Time
+	opening  int // streams whose first frame has not arrived
+	idle     []*offer
+	waiting  []chan *offer // oldest first; each has a buffer
+	used     int
+	asked    int       // tunnels that were asked for and have not arrived
+	progress time.Time // when a tunnel arrived, or was asked for while none was
 }
 
-// offer is an unused tunnel.
+// offer is a tunnel that an agent has opened.
 type offer struct {
 	agent  fleet.Agent
 	stream gateway.TunnelStream
+	conn   *tunnel.Conn
 	ctx    context.Context //nolint:containedctx // of the stream
 	abort  context.CancelFunc
+	state  offerState // pools.mu protects it
 }
+
+type offerState int
+
+const (
+	offerIdle offerState = iota
+	offerUsed
+	offerEnded
+)
 
 func newPools(ask func(agent fleet.AgentID, n int) bool) *pools {
 	return &pools{ask: ask, agents: map[fleet.AgentID]*pool{}}
@@ -71,36 +82,50 @@ func newPools(ask func(agent fleet.AgentID, n int) bool) *pools {
 
 // serve keeps a stream of an agent until it is not needed any more.
 func (p *pools) serve(agent fleet.Agent, stream gateway.TunnelStream) error {
-	if err := awaitReady(stream); err != nil {
+	tooMany := status.Errorf(codes.ResourceExhausted, "the agent has %d unused tunnels, which is the limit", maxIdle)
+	if !p.begin(agent.ID) {
+		return tooMany
+	}
+	err := awaitReady(stream)
+	if err != nil {
+		p.notReady(agent.ID)
 		return err
 	}
 	ctx, abort := context.WithCancel(stream.Context())
 	defer abort()
 	o := &offer{agent: agent, stream: stream, ctx: ctx, abort: abort}
+	// At once: it limits what the agent may send.
+	o.conn = tunnel.Server(stream, abort, tunnel.Addr("agent "+agent.Name))
 	if !p.add(o) {
-		return status.Errorf(codes.ResourceExhausted, "the agent has %d unused tunnels, which is the limit", maxIdle)
+		return tooMany
 	}
 	defer p.ended(o)
-	expire := time.AfterFunc(idleFor, func() {
-		if p.takeBack(o) {
-			abort()
-		}
-	})
+	expire := time.AfterFunc(idleFor, func() { p.expire(o) })
 	defer expire.Stop()
 	<-ctx.Done()
 	return nil
 }
 
-// awaitReady receives the first frame.
+// awaitReady receives the first frame. When it returns an error, the handler returns, which ends the goroutine.
 func awaitReady(stream gateway.TunnelStream) error {
-	first, err := stream.Recv()
-	if err != nil {
+	ready := make(chan error, 1)
+	go func() {
+		first, err := stream.Recv()
+		if err == nil && first.GetReady() == nil {
+			err = status.Error(codes.InvalidArgument, "Ready must be the first frame of a tunnel")
+		}
+		ready <- err
+	}()
+	timeout := time.NewTimer(waitForTunnel)
+	defer timeout.Stop()
+	select {
+	case err := <-ready:
 		return err
+	case <-timeout.C:
+		return status.Error(codes.DeadlineExceeded, "no Ready within "+waitForTunnel.String())
+	case <-stream.Context().Done():
+		return stream.Context().Err()
 	}
-	if first.GetReady() == nil {
-		return status.Error(codes.InvalidArgument, "Ready must be the first frame of a tunnel")
-	}
-	return nil
 }
 
 func (p *pools) poolLocked(agent fleet.AgentID) *pool {
@@ -113,9 +138,28 @@ func (p *pools) poolLocked(agent fleet.AgentID) *pool {
 }
 
 func (p *pools) dropLocked(agent fleet.AgentID) {
-	if of := p.agents[agent]; of != nil && len(of.idle) == 0 && len(of.waiting) == 0 && of.used == 0 {
+	if of := p.agents[agent]; of != nil && len(of.idle)+len(of.waiting)+of.used+of.opening == 0 {
 		delete(p.agents, agent)
 	}
+}
+
+// begin counts a new stream. It reports false if there are too many.
+func (p *pools) begin(agent fleet.AgentID) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	of := p.poolLocked(agent)
+	if of.opening+len(of.idle) >= maxIdle+len(of.waiting) {
+		return false
+	}
+	of.opening++
+	return true
+}
+
+func (p *pools) notReady(agent fleet.AgentID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.poolLocked(agent).opening--
+	p.dropLocked(agent)
 }
 
 // add offers a tunnel. It reports false if there are too many.
@@ -123,50 +167,64 @@ func (p *pools) add(o *offer) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	of := p.poolLocked(o.agent.ID)
-	of.asked = max(0, of.asked-1)
-	if len(of.waiting) > 0 {
-		of.waiting[0] <- o // has a buffer
+	of.opening--
+	of.asked, of.progress = max(0, of.asked-1), time.Now()
+	ok := of.offerLocked(o)
+	p.dropLocked(o.agent.ID)
+	return ok
+}
+
+// offerLocked gives a tunnel to the request that has waited longest, or keeps it.
+func (of *pool) offerLocked(o *offer) bool {
+	switch {
+	case o.ctx.Err() != nil:
+		o.state = offerEnded
+	case len(of.waiting) > 0:
+		of.waiting[0] <- o
 		of.waiting = of.waiting[1:]
+		o.state = offerUsed
 		of.used++
-		return true
-	}
-	if len(of.idle) >= maxIdle {
+	case len(of.idle) >= maxIdle:
+		o.state = offerEnded
 		return false
+	default:
+		o.state = offerIdle
+		of.idle = append(of.idle, o)
 	}
-	of.idle = append(of.idle, o)
 	return true
 }
 
-// takeBack removes an unused tunnel. It reports false if the tunnel is in use.
-func (p *pools) takeBack(o *offer) bool {
+// expire ends a tunnel that is not used.
+func (p *pools) expire(o *offer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	of := p.poolLocked(o.agent.ID)
-	i := slices.Index(of.idle, o)
-	if i < 0 {
-		return false
+	if o.state == offerIdle {
+		p.endLocked(o)
+		o.abort()
 	}
-	of.idle = slices.Delete(of.idle, i, i+1)
-	p.dropLocked(o.agent.ID)
-	return true
 }
 
 // ended records the end of a stream.
 func (p *pools) ended(o *offer) {
-	if p.takeBack(o) {
-		return
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.endLocked(o)
+}
+
+func (p *pools) endLocked(o *offer) {
 	of := p.poolLocked(o.agent.ID)
-	of.used = max(0, of.used-1)
+	switch o.state {
+	case offerIdle:
+		of.idle = slices.DeleteFunc(of.idle, func(other *offer) bool { return other == o })
+	case offerUsed:
+		of.used--
+	}
+	o.state = offerEnded
 	p.dropLocked(o.agent.ID)
 }
 
 // take returns a tunnel to an agent. It waits until the agent has opened one.
 func (p *pools) take(ctx context.Context, agent fleet.AgentID) (*offer, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, waitForTunnel, errNoTunnel)
-	defer cancel()
 	o, arrives, err := p.takeNow(agent)
 	if o != nil || err != nil {
 		return o, err
@@ -197,8 +255,10 @@ func (p *pools) takeNow(agent fleet.AgentID) (*offer, chan *offer, error) {
 		o := of.idle[n-1]
 		of.idle = of.idle[:n-1]
 		if o.ctx.Err() != nil {
+			o.state = offerEnded
 			continue
 		}
+		o.state = offerUsed
 		of.used++
 		p.mu.Unlock()
 		p.refill(agent)
@@ -214,7 +274,7 @@ func (p *pools) takeNow(agent fleet.AgentID) (*offer, chan *offer, error) {
 	return nil, nil, errNotConnected
 }
 
-// giveUp ends the wait for a tunnel. One that has arrived in the meantime is offered again.
+// giveUp ends the wait for a tunnel. One that has arrived in the meantime is offered to others.
 func (p *pools) giveUp(agent fleet.AgentID, arrives chan *offer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -222,8 +282,12 @@ func (p *pools) giveUp(agent fleet.AgentID, arrives chan *offer) {
 	of.waiting = slices.DeleteFunc(of.waiting, func(c chan *offer) bool { return c == arrives })
 	select {
 	case o := <-arrives:
-		of.used--
-		of.idle = append(of.idle, o)
+		if o.state == offerUsed {
+			of.used--
+			if !of.offerLocked(o) {
+				o.abort()
+			}
+		}
 	default:
 	}
 	p.dropLocked(agent)
@@ -233,15 +297,18 @@ func (p *pools) giveUp(agent fleet.AgentID, arrives chan *offer) {
 func (p *pools) refill(agent fleet.AgentID) bool {
 	p.mu.Lock()
 	of := p.poolLocked(agent)
-	if time.Since(of.askedAt) > askAgain {
-		of.asked = 0
+	if time.Since(of.progress) > askAgain {
+		of.asked = 0 // they are lost
 	}
 	missing := len(of.waiting) + min(max(of.used/2, minSpare), maxSpare) - len(of.idle) - of.asked
 	missing = min(missing, wire.MaxTunnels-of.used-len(of.idle)-of.asked)
 	if missing > 0 {
+		if of.asked == 0 {
+			of.progress = time.Now()
+		}
 		of.asked += missing
-		of.askedAt = time.Now()
 	}
+	p.dropLocked(agent)
 	p.mu.Unlock()
 	if missing <= 0 || p.ask(agent, missing) {
 		return true
@@ -254,6 +321,8 @@ func (p *pools) refill(agent fleet.AgentID) bool {
 
 // dial returns a connection through a tunnel to an agent, in the name of a caller.
 func (p *pools) dial(ctx context.Context, agent fleet.Agent, c wire.TunnelCaller) (net.Conn, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, waitForTunnel, errNoTunnel)
+	defer cancel()
 	for {
 		o, err := p.take(ctx, agent.ID)
 		if err != nil {
@@ -264,6 +333,6 @@ func (p *pools) dial(ctx context.Context, agent fleet.Agent, c wire.TunnelCaller
 			o.abort() // it ended before it was used: take another one
 			continue
 		}
-		return tunnel.Server(o.stream, o.abort, tunnel.Addr("agent "+agent.Name)), nil
+		return o.conn, nil
 	}
 }

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -9,10 +10,12 @@ import (
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/internal/wait"
+	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
 const (
-	maxUnrecorded = 4096 // above this, requests wait for the database
+	// maxUnrecorded limits the queue. Events of reads above it are lost, and counted in the log.
+	maxUnrecorded = 16 << 10
 	maxBatch      = 256
 )
 
@@ -24,15 +27,12 @@ type recorder struct {
 	wake  wait.Signal
 
 	mu     sync.Mutex
-	space  *sync.Cond
 	events []fleet.AuditEvent
-	ended  bool
+	lost   int
 }
 
 func newRecorder(write func(ctx context.Context, events []fleet.AuditEvent) error, log *slog.Logger) *recorder {
-	r := &recorder{write: write, log: log, wake: wait.NewSignal()}
-	r.space = sync.NewCond(&r.mu)
-	return r
+	return &recorder{write: write, log: log, wake: wait.NewSignal()}
 }
 
 // recordNow writes an event before it returns.
@@ -40,12 +40,13 @@ func (r *recorder) recordNow(ctx context.Context, e fleet.AuditEvent) error {
 	return r.write(ctx, []fleet.AuditEvent{e})
 }
 
-// record queues an event. It waits while too many are queued.
+// record queues an event. It does not wait: the request has ended, and its client would wait too.
 func (r *recorder) record(e fleet.AuditEvent) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for len(r.events) >= maxUnrecorded && !r.ended {
-		r.space.Wait()
+	if len(r.events) >= maxUnrecorded {
+		r.lost++
+		return
 	}
 	r.events = append(r.events, e)
 	r.wake.Set()
@@ -72,29 +73,57 @@ func (r *recorder) run(ctx context.Context) {
 	if err := r.flush(last); err != nil {
 		r.log.Error("audit events of tunnels are lost", obs.Err(err))
 	}
+}
+
+// next returns the oldest events.
+func (r *recorder) next() []fleet.AuditEvent {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ended = true
-	r.space.Broadcast()
+	if r.lost > 0 {
+		r.log.Error("audit events of tunnels are lost: the database is too slow", "events", r.lost)
+		r.lost = 0
+	}
+	return r.events[:min(len(r.events), maxBatch)]
+}
+
+// done removes the oldest events.
+func (r *recorder) done(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.events = r.events[n:]; len(r.events) == 0 {
+		r.events = nil
+	}
 }
 
 // flush writes all queued events.
 func (r *recorder) flush(ctx context.Context) error {
 	for {
-		r.mu.Lock()
-		batch := r.events[:min(len(r.events), maxBatch)]
-		r.mu.Unlock()
+		batch := r.next()
 		if len(batch) == 0 {
 			return nil
 		}
-		if err := r.write(ctx, batch); err != nil {
+		err := r.write(ctx, batch)
+		if errors.Is(err, store.ErrNotFound) {
+			err = r.writeEach(ctx, batch)
+		}
+		if err != nil {
 			return err
 		}
-		r.mu.Lock()
-		if r.events = r.events[len(batch):]; len(r.events) == 0 {
-			r.events = nil
-		}
-		r.space.Broadcast()
-		r.mu.Unlock()
+		r.done(len(batch))
 	}
+}
+
+// writeEach writes events one by one, without those of a tenant that was deleted in the meantime.
+func (r *recorder) writeEach(ctx context.Context, batch []fleet.AuditEvent) error {
+	for _, e := range batch {
+		err := r.write(ctx, []fleet.AuditEvent{e})
+		if errors.Is(err, store.ErrNotFound) {
+			r.log.Info("the tenant of an audit event was deleted", "action", e.Action, "actor", e.Actor, "detail", e.Detail)
+			continue
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }

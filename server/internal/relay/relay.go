@@ -98,48 +98,52 @@ func (r *Relay) Refuse(w http.ResponseWriter, u *url.URL, code int, message stri
 
 // ServeKube proxies a request to the API server of the cluster of an agent. The URL of req is that of the API server.
 func (r *Relay) ServeKube(w http.ResponseWriter, req *http.Request, c Caller, tenant, agent string) {
-	what, err := kuberequest.Of(req.Method, req.URL)
-	if err == nil {
-		err = checkRequest(req, what)
-	}
+	x := &exchange{relay: r, caller: c, started: time.Now()}
+	release, err := r.admit(req, x, tenant, agent)
 	if err != nil {
-		refuse(w, req.URL, err)
-		return
-	}
-	access, err := r.control.Access(req.Context(), c.Principal, tenant, agent)
-	if err == nil && access.ReadOnly && what.Class() != kuberequest.Read {
-		err = &refusal{http.StatusForbidden, fmt.Sprintf("your access to agent %q is read-only, and this request is not: %s %s", agent, what.Verb, what.Object())}
-	}
-	if err != nil {
-		r.refuseAccess(w, req.URL, err, agent)
-		return
-	}
-	release, err := r.open.take(c.Key, access.Agent)
-	if err != nil {
-		refuse(w, req.URL, err)
+		x.refuse(w, req, err)
 		return
 	}
 	defer release()
 	ctx, cancel := context.WithCancel(req.Context())
 	defer cancel()
 	defer c.Guard(cancel)()
-	defer r.guards.watch(c.Principal, accessKey{c.Key, tenant, agent}, access, cancel)()
-	r.proxy(w, req.WithContext(ctx), &exchange{relay: r, caller: c, access: access, what: what, started: time.Now()})
+	defer r.guards.watch(c.Principal, accessKey{c.Key, tenant, agent}, x.access, cancel)()
+	r.proxy(w, req.WithContext(ctx), x)
 }
 
-// refuseAccess responds to a caller without access.
-func (r *Relay) refuseAccess(w http.ResponseWriter, u *url.URL, err error, agent string) {
-	var access *control.AccessError
+// admit decides whether a request may be sent. Call release when it ends.
+func (r *Relay) admit(req *http.Request, x *exchange, tenant, agent string) (release func(), err error) {
+	x.access, err = r.control.Access(req.Context(), x.caller.Principal, tenant, agent)
+	var denied *control.AccessError
+	var malformed error
+	x.what, malformed = kuberequest.Of(req.Method, req.URL)
 	switch {
-	case errors.As(err, &access):
-		err = &refusal{http.StatusForbidden, access.Message}
+	case errors.As(err, &denied):
+		return nil, &refusal{code: http.StatusForbidden, message: denied.Message}
 	case errors.Is(err, store.ErrNotFound):
-		err = &refusal{http.StatusNotFound, fmt.Sprintf("agent %q was not found: kedge get agents lists the agents", agent)}
-	case !errors.As(err, new(*refusal)):
+		return nil, &refusal{code: http.StatusNotFound, message: fmt.Sprintf("agent %q was not found: kedge get agents lists the agents", agent)}
+	case err != nil:
 		r.log.Warn("checking access failed", obs.Err(err))
-		err = &refusal{http.StatusServiceUnavailable, "the server cannot check your access now: try again"}
+		return nil, &refusal{code: http.StatusServiceUnavailable, message: "the server cannot check your access now: try again", retry: time.Second}
+	case malformed != nil:
+		return nil, &refusal{code: http.StatusBadRequest, message: malformed.Error()}
 	}
-	refuse(w, u, err)
+	if err := checkRequest(req, x.what); err != nil {
+		return nil, err
+	}
+	if x.access.ReadOnly && x.what.Class() != kuberequest.Read {
+		return nil, &refusal{code: http.StatusForbidden, message: fmt.Sprintf("your access to agent %q is read-only, and this request is not: %s %s", agent, x.what.Verb, x.what.Object())}
+	}
+	return r.open.take(x.caller.Key, x.access.Agent)
+}
+
+// refuse responds with an error, and records that a caller was refused.
+func (x *exchange) refuse(w http.ResponseWriter, req *http.Request, err error) {
+	if x.access.Agent.ID != "" {
+		x.relay.recorder.record(x.event("refused: " + cut(err.Error())))
+	}
+	refuse(w, req.URL, err)
 }
 
 // refused reports whether an error of Control.Access is a decision, not a failure.
@@ -151,6 +155,9 @@ func refused(err error) bool {
 type refusal struct {
 	code    int
 	message string
+	// retry is when the client may try again; 0 if it should not. client-go then repeats a request up to ten times, which would
+	// delay the message about an agent that is not connected.
+	retry time.Duration
 }
 
 func (e *refusal) Error() string { return e.message }
@@ -160,7 +167,7 @@ func refuse(w http.ResponseWriter, u *url.URL, err error) {
 	var known *refusal
 	switch {
 	case errors.As(err, &known):
-		kuberequest.WriteStatus(w, u, origin, known.code, known.message, retryAfter(known.code))
+		kuberequest.WriteStatus(w, u, origin, known.code, known.message, known.retry)
 	case errors.As(err, new(*tooManyError)):
 		kuberequest.WriteStatus(w, u, origin, http.StatusTooManyRequests, err.Error(), 5*time.Second)
 	default:
@@ -168,25 +175,18 @@ func refuse(w http.ResponseWriter, u *url.URL, err error) {
 	}
 }
 
-func retryAfter(code int) time.Duration {
-	if code == http.StatusServiceUnavailable || code == http.StatusGatewayTimeout {
-		return time.Second
-	}
-	return 0
-}
-
 // checkRequest refuses what must not reach a cluster.
 func checkRequest(req *http.Request, what kuberequest.Request) error {
 	protocol := kuberequest.Upgrade(req.Header)
 	switch {
 	case req.Method == http.MethodConnect || req.Method == http.MethodTrace || req.Method == http.MethodOptions:
-		return &refusal{http.StatusForbidden, "method " + req.Method + " is not allowed"}
+		return &refusal{code: http.StatusForbidden, message: "method " + req.Method + " is not allowed"}
 	case kuberequest.Impersonates(req.Header):
-		return &refusal{http.StatusForbidden, "you cannot impersonate somebody else through Kedge (--as): the cluster already sees your own name"}
+		return &refusal{code: http.StatusForbidden, message: "you cannot impersonate somebody else through Kedge (--as): the cluster already sees your own name"}
 	case !what.AllowsUpgrade(protocol):
-		return &refusal{http.StatusForbidden, fmt.Sprintf("a connection cannot change to protocol %q here", protocol)}
+		return &refusal{code: http.StatusForbidden, message: fmt.Sprintf("a connection cannot change to protocol %q here", protocol)}
 	case protocol != "" && req.ProtoMajor != 1:
-		return &refusal{http.StatusUpgradeRequired, "use HTTP/1.1 to change the protocol of a connection"}
+		return &refusal{code: http.StatusUpgradeRequired, message: "use HTTP/1.1 to change the protocol of a connection"}
 	}
 	return nil
 }
@@ -206,6 +206,9 @@ type exchange struct {
 // after a minute.
 const responseTimeout = 70 * time.Second
 
+// bodyTimeout limits how long the rest of a request may take after the response has begun.
+const bodyTimeout = 60 * time.Second
+
 // proxy sends a request through a tunnel and records it.
 func (r *Relay) proxy(w http.ResponseWriter, req *http.Request, x *exchange) {
 	var err error
@@ -213,9 +216,11 @@ func (r *Relay) proxy(w http.ResponseWriter, req *http.Request, x *exchange) {
 		// Before it has an effect: a change that is not recorded does not happen.
 		if err = r.recorder.recordNow(req.Context(), x.event("begins"+x.command(req.URL))); err != nil {
 			r.log.Warn("writing an audit event failed", obs.Err(err))
-			refuse(w, req.URL, &refusal{http.StatusServiceUnavailable, "the server cannot record your request now, and did not send it: try again"})
+			refuse(w, req.URL, &refusal{code: http.StatusServiceUnavailable, message: "the server cannot record your request now, and did not send it: try again"})
 			return
 		}
+	} else if x.what.Long(req.URL.Query()) {
+		r.recorder.record(x.event("begins"))
 	}
 	defer x.record()
 	conn, err := r.pools.dial(req.Context(), x.access.Agent, wire.TunnelCaller{
@@ -235,6 +240,11 @@ func (x *exchange) serve(w http.ResponseWriter, req *http.Request, conn net.Conn
 	rc := http.NewResponseController(w)
 	_ = rc.SetReadDeadline(time.Time{})
 	_ = rc.EnableFullDuplex() // HTTP/1 only; HTTP/2 always is
+	// A client that neither sends nor receives does not keep a request that has ended.
+	defer context.AfterFunc(req.Context(), func() {
+		_ = rc.SetReadDeadline(time.Unix(1, 0))
+		_ = rc.SetWriteDeadline(time.Unix(1, 0))
+	})()
 	w.Header().Del("Cache-Control")
 	transport := &http.Transport{
 		DialContext: once(conn), DisableKeepAlives: true, DisableCompression: true, ExpectContinueTimeout: 5 * time.Second,
@@ -245,9 +255,14 @@ func (x *exchange) serve(w http.ResponseWriter, req *http.Request, conn net.Conn
 	}
 	proxy := &httputil.ReverseProxy{
 		Transport: transport, FlushInterval: -1, ErrorLog: slog.NewLogLogger(x.relay.log.Handler(), slog.LevelDebug),
-		Rewrite:        rewrite,
-		ModifyResponse: x.modifyResponse,
-		ErrorHandler:   x.fail,
+		Rewrite: rewrite,
+		ModifyResponse: func(resp *http.Response) error {
+			if resp.StatusCode != http.StatusSwitchingProtocols && req.ContentLength != 0 {
+				_ = rc.SetReadDeadline(time.Now().Add(bodyTimeout)) // of what is left of the request
+			}
+			return x.modifyResponse(resp)
+		},
+		ErrorHandler: x.fail,
 	}
 	proxy.ServeHTTP(w, req)
 }
@@ -278,14 +293,14 @@ func (x *exchange) modifyResponse(resp *http.Response) error {
 // fail responds to a request that did not reach the API server, or whose response was lost.
 func (x *exchange) fail(w http.ResponseWriter, req *http.Request, err error) {
 	name := x.access.Agent.Name
-	known := &refusal{http.StatusBadGateway, fmt.Sprintf("the connection to the agent %q was lost: %v", name, err)}
+	known := &refusal{code: http.StatusBadGateway, message: fmt.Sprintf("the connection to the agent %q was lost: %v", name, err)}
 	switch {
 	case errors.Is(err, errNotConnected):
-		known = &refusal{http.StatusServiceUnavailable, fmt.Sprintf("agent %q is not connected, or runs without --tunnel: kedge describe agent %s shows since when", name, name)}
+		known = &refusal{code: http.StatusServiceUnavailable, message: fmt.Sprintf("agent %q is not connected, or runs without --tunnel: kedge describe agent %s shows since when", name, name)}
 	case errors.Is(err, errNoTunnel):
-		known = &refusal{http.StatusGatewayTimeout, fmt.Sprintf("agent %q is connected but did not open a tunnel within %s", name, waitForTunnel)}
+		known = &refusal{code: http.StatusGatewayTimeout, message: fmt.Sprintf("agent %q is connected but did not open a tunnel within %s", name, waitForTunnel)}
 	case errors.Is(err, context.Canceled):
-		known = &refusal{http.StatusServiceUnavailable, "the request was ended"}
+		known = &refusal{code: http.StatusServiceUnavailable, message: "the request was ended"}
 	}
 	x.status = known.code
 	refuse(w, req.URL, known)
@@ -308,10 +323,14 @@ func (x *exchange) record() {
 }
 
 func (x *exchange) event(detail string) fleet.AuditEvent {
+	object := x.what.Object()
+	if x.what.Subresource == "proxy" {
+		object += " " + x.what.Path // what it does is in the rest of the path
+	}
 	return fleet.AuditEvent{
 		At: time.Now(), TenantID: x.access.Tenant.ID, Actor: x.caller.Name, Component: "tunnel", Action: "kube." + x.what.Verb, Kind: "agent",
 		Name: x.access.Agent.Name, ID: string(x.access.Agent.ID), Request: x.caller.Request, Address: x.caller.Address,
-		Detail: cut(x.what.Object()) + ": " + detail,
+		Detail: cut(object) + ": " + detail,
 	}
 }
 

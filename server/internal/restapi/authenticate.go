@@ -85,12 +85,16 @@ func (a *api) admitOr(w http.ResponseWriter, r *http.Request, token string, iden
 		refuse(p, 0)
 		return
 	}
-	if wait := a.gate.pass(token); wait > 0 {
+	key := caller(token)
+	if p := infoFrom(r.Context()).principal; p.Kube {
+		key = string(p.TokenHash) // all kube tokens of a caller count as one
+	}
+	if wait := a.gate.pass(key); wait > 0 {
 		a.metrics.refused.WithLabelValues(refusedCaller).Inc()
 		refuse(problem(http.StatusTooManyRequests, "too many requests with this token: slow down, use larger pages, or follow the stream instead of polling"), wait)
 		return
 	}
-	infoFrom(r.Context()).tokenKey = caller(token)
+	infoFrom(r.Context()).tokenKey = key
 	next.ServeHTTP(w, r)
 }
 

@@ -48,8 +48,8 @@ func (g *gate) refused(r *http.Request, token string) {
 	}
 }
 
-// pass returns how long a known caller has to wait.
-func (g *gate) pass(token string) time.Duration { return g.callers.take(caller(token), g.now()) }
+// pass returns how long a known caller has to wait. key identifies it.
+func (g *gate) pass(key string) time.Duration { return g.callers.take(key, g.now()) }
 
 // address returns the address of a request without its port. For IPv6 it is the network: one host has all
 // addresses of one.

@@ -143,7 +143,7 @@ type statusRecorder struct {
 }
 
 func (s *statusRecorder) WriteHeader(status int) {
-	if s.status == 0 {
+	if s.status == 0 && (status >= http.StatusOK || status == http.StatusSwitchingProtocols) { // others announce the response
 		s.status = status
 	}
 	s.ResponseWriter.WriteHeader(status)

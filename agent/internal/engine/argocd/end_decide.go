@@ -69,7 +69,7 @@ func heldAtEnd(ref fleet.ObjectRef, why fleet.Cause) fleet.ObjectStatus {
 
 // holdOccupied keeps a confirmed Namespace while something of this agent stays in it, which would be deleted with it.
 func (t *target) holdOccupied(app *application, end *endDecision) {
-	occupied := t.occupied(app, end.remove, end.keep)
+	occupied := t.occupants(app, end.remove, end.keep)
 	end.remove = slices.DeleteFunc(end.remove, func(ref fleet.ObjectRef) bool {
 		occupant := occupied[ref.String()]
 		if occupant != "" {
@@ -79,8 +79,8 @@ func (t *target) holdOccupied(app *application, end *endDecision) {
 	})
 }
 
-// occupied returns the Namespaces to remove in which something of this agent stays, and names it.
-func (t *target) occupied(app *application, remove []fleet.ObjectRef, keep []fleet.ObjectStatus) map[string]string {
+// occupants returns the Namespaces to remove in which something of this agent stays, and names it.
+func (t *target) occupants(app *application, remove []fleet.ObjectRef, keep []fleet.ObjectStatus) map[string]string {
 	going, out := map[string]bool{}, map[string]string{}
 	for _, ref := range remove {
 		going[ref.String()] = true

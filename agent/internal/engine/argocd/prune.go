@@ -83,7 +83,7 @@ func (t *target) prune(ctx context.Context, app *application, last attempt, desi
 
 // holdNamespaces keeps Namespaces while something of this agent stays in them, which would be deleted with them.
 func (t *target) holdNamespaces(app *application, out []fleet.ObjectStatus, remove []fleet.ObjectRef) []fleet.ObjectRef {
-	occupied := t.occupied(app, remove, nil)
+	occupied := t.occupants(app, remove, nil)
 	for i, o := range out {
 		if occupant := occupied[o.ObjectRef.String()]; occupant != "" {
 			out[i].Sync, out[i].Reason, out[i].Message = fleet.SyncHeld, fleet.ReasonNotEmpty, "is not in the source any more; held: "+occupant+" is kept in it"

@@ -53,7 +53,9 @@ func continuesForAnotherTarget(w *world) {
 	// Neither does a tombstone, which may be older than the target that has the Application.
 	w.target, w.versions = fleet.NewTargetID(), 0
 	e.Set(w.tombstone())
-	w.await("nothing to delete", func(s engine.Status) bool { return s.Observed.Sync == fleet.SyncDeleted && s.Observed.Reason == fleet.ReasonNoInventory })
+	w.await("nothing to delete", func(s engine.Status) bool {
+		return s.Observed.Sync == fleet.SyncDeleted && s.Observed.Reason == fleet.ReasonNoInventory
+	})
 	if !w.exists("configmap", "a") || !w.exists("configmap", "b") {
 		w.Error("the tombstone of another target has deleted objects")
 	}
