@@ -68,7 +68,9 @@ func (t *target) ending(err error, reason fleet.Reason, objects []fleet.ObjectSt
 // beginEnd stops Argo CD from applying, so that it restores nothing that is deleted, and removes finalizers, which would
 // delete objects. It reports whether that is done and no operation runs.
 func (t *target) beginEnd(ctx context.Context, app *application, end string) (done bool, err error) {
-	if app.annotation(annotationEnd) == end && app.version() == t.work.State.Version && !automated(app.spec) && len(app.raw.GetFinalizers()) == 0 {
+	own, _, _ := unstructured.NestedBool(app.raw.Object, "operation", "initiatedBy", "automated")
+	late := own && app.requested() // Argo CD had decided on it before it saw that it must not apply any more
+	if app.annotation(annotationEnd) == end && app.version() == t.work.State.Version && !automated(app.spec) && len(app.raw.GetFinalizers()) == 0 && !late {
 		if end == endDetached {
 			// A push environment may move to another Argo CD, which must not apply before this one has stopped.
 			return app.server() == InCluster || !app.busy(), nil
