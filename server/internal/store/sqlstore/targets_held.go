@@ -56,7 +56,7 @@ func (s targets) HeldByDeployment(ctx context.Context, tenant fleet.TenantID, li
 		return err
 	}, `SELECT t.deployment_name, t.deployment_id, COUNT(*), COUNT(DISTINCT o.target_id) FROM target_objects o
 			CROSS JOIN targets t ON (t.tenant_id = o.tenant_id AND t.id = o.target_id)
-		WHERE o.tenant_id = $1 AND o.sync = 'Held' AND t.detached_at IS NULL AND (NOT t.desired_tombstone OR t.desired_hold_protected OR o.reason <> 'ProtectedKind')
+		WHERE o.tenant_id = $1 AND o.sync = 'Held' AND t.detached_at IS NULL AND (NOT t.desired_tombstone OR t.desired_hold_protected)
 		GROUP BY t.deployment_name, t.deployment_id ORDER BY t.deployment_name, t.deployment_id LIMIT $2`, tenant, limitOf(limit))
 	if err != nil {
 		return nil, fmt.Errorf("counting held deletions: %w", err)
