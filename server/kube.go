@@ -7,10 +7,10 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/restapi"
 )
 
-// kubeDoor lets the REST API use the relay. API packages do not import each other.
-type kubeDoor struct{ *relay.Relay }
+// kubeAPI lets the REST API use the relay. API packages do not import each other.
+type kubeAPI struct{ *relay.Relay }
 
 // ServeKube implements restapi.Kube.
-func (d kubeDoor) ServeKube(w http.ResponseWriter, r *http.Request, c restapi.KubeCaller, tenant, agent string) {
+func (d kubeAPI) ServeKube(w http.ResponseWriter, r *http.Request, c restapi.KubeCaller, tenant, agent string) {
 	d.Relay.ServeKube(w, r, relay.Caller{Principal: c.Principal, Key: c.Key, Guard: c.Guard}, tenant, agent)
 }

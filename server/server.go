@@ -190,7 +190,7 @@ func newHandler(cfg Config, r components, metrics *prometheus.Registry, listener
 		DefaultImage: cfg.AgentImage,
 		Version:      version.String(),
 		Login:        people,
-		Kube:         kubeDoor{r.relay},
+		Kube:         kubeAPI{r.relay},
 		PerCaller:    restapi.Rate{PerSecond: cfg.APIRate, Burst: int(2 * cfg.APIRate)},
 		Metrics:      metrics,
 		Log:          cfg.Log,

@@ -293,7 +293,7 @@ func TestObjectsAreDeletedOnlyWhenTheFileSaidSo(t *testing.T) {
 	}
 }
 
-// covers: F3 (what a file declares, another door cannot change)
+// covers: F3 (what a file declares, another API cannot change)
 func TestNoOtherDoorChangesWhatAFileDeclares(t *testing.T) {
 	t.Parallel()
 	r := newReplica(t)

@@ -32,9 +32,9 @@ const (
 	askAgain = 3 * time.Second
 	// idleFor is how long an unused tunnel stays open.
 	idleFor = 5 * time.Minute
-	// minSpare and maxSpare limit the unused tunnels that are kept for the next requests. An unused tunnel saves one round
+	// minUnused and maxUnused limit the unused tunnels that are kept for the next requests. An unused tunnel saves one round
 	// trip to the agent.
-	minSpare, maxSpare = 2, 16
+	minUnused, maxUnused = 2, 16
 	// maxIdle limits the unused tunnels of an agent.
 	maxIdle = 64
 )
@@ -300,7 +300,7 @@ func (p *pools) refill(agent fleet.AgentID) bool {
 	if time.Since(of.progress) > askAgain {
 		of.asked = 0 // they are lost
 	}
-	missing := len(of.waiting) + min(max(of.used/2, minSpare), maxSpare) - len(of.idle) - of.asked
+	missing := len(of.waiting) + min(max(of.used/2, minUnused), maxUnused) - len(of.idle) - of.asked
 	missing = min(missing, wire.MaxTunnels-of.used-len(of.idle)-of.asked)
 	if missing > 0 {
 		if of.asked == 0 {

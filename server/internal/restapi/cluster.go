@@ -66,15 +66,15 @@ var applications = resource{"cluster", clusterPath}
 // clusterRoutes adds the API for agents, which has its own authentication and shares the OpenAPI document.
 func (a *api) clusterRoutes() *http.ServeMux {
 	mux := http.NewServeMux()
-	door := humago.New(mux, humaConfig(a.huma.OpenAPI()))
+	forAgents := humago.New(mux, humaConfig(a.huma.OpenAPI()))
 	const poll, report = "Poll the desired state of a cluster: all applications of the agent of this token", "Report the status of a cluster"
-	registerIn(door, clusterOperation("poll-applications", http.MethodGet, clusterPath+"/applications", poll, http.StatusOK), applications, a.pollApplications)
-	registerIn(door, byPath(clusterOperation("poll-applications-by-path", http.MethodGet, clusterPath+"/{token}/applications", poll, http.StatusOK)), applications,
+	registerIn(forAgents, clusterOperation("poll-applications", http.MethodGet, clusterPath+"/applications", poll, http.StatusOK), applications, a.pollApplications)
+	registerIn(forAgents, byPath(clusterOperation("poll-applications-by-path", http.MethodGet, clusterPath+"/{token}/applications", poll, http.StatusOK)), applications,
 		func(ctx context.Context, info *requestInfo, in *applicationsByPathInput) (*applicationsOutput, error) {
 			return a.pollApplications(ctx, info, &in.PollQuery)
 		})
-	registerIn(door, clusterOperation("report-status", http.MethodPost, clusterPath+"/status", report, http.StatusNoContent), applications, a.reportStatus)
-	registerIn(door, byPath(clusterOperation("report-status-by-path", http.MethodPost, clusterPath+"/{token}/status", report, http.StatusNoContent)), applications,
+	registerIn(forAgents, clusterOperation("report-status", http.MethodPost, clusterPath+"/status", report, http.StatusNoContent), applications, a.reportStatus)
+	registerIn(forAgents, byPath(clusterOperation("report-status-by-path", http.MethodPost, clusterPath+"/{token}/status", report, http.StatusNoContent)), applications,
 		func(ctx context.Context, info *requestInfo, in *statusByPathInput) (*struct{}, error) {
 			return a.reportStatus(ctx, info, &in.StatusReport)
 		})

@@ -31,7 +31,7 @@ type requestInfo struct {
 	method    string
 	principal auth.Principal
 	tokenKey  string      // identifies the token of the caller without containing it
-	agent     fleet.Agent // who calls, at the door of agents
+	agent     fleet.Agent // the caller, in the API of agents
 	about     subject
 	route     string // pattern of the path; "" if no route matched
 	shownOnce bool   // the response contains a secret that must not be stored

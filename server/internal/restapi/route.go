@@ -48,12 +48,12 @@ func register[I, O any](a *api, op huma.Operation, of resource, fn func(context.
 }
 
 // registerIn adds a route to one of the two APIs of this package: that of users and that of agents.
-func registerIn[I, O any](door huma.API, op huma.Operation, of resource, fn func(context.Context, *requestInfo, *I) (*O, error)) {
+func registerIn[I, O any](into huma.API, op huma.Operation, of resource, fn func(context.Context, *requestInfo, *I) (*O, error)) {
 	if op.Responses == nil {
 		op.Responses = map[string]*huma.Response{}
 	}
-	op.Responses["default"] = problemResponse(door.OpenAPI(), "The error and its remedy.")
-	huma.Register(door, op, func(ctx context.Context, in *I) (*O, error) {
+	op.Responses["default"] = problemResponse(into.OpenAPI(), "The error and its remedy.")
+	huma.Register(into, op, func(ctx context.Context, in *I) (*O, error) {
 		cleanInput(in)
 		info := infoFrom(ctx)
 		tenantName, name := "", ""
