@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -19,7 +18,6 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kedge-dev/kedge/api/v1alpha1"
 	"github.com/kedge-dev/kedge/internal/rig"
@@ -74,7 +72,6 @@ func newCRs(tb testing.TB) *crs {
 	c := &crs{cluster: testkit.StartCluster(tb), repo: newRepo(tb), owner: tb}
 	c.define(tb)
 	c.cluster.Kubectl(tb, "apply", "-f", filepath.Join(moduleRoot(tb), "deploy", "server-rbac.yaml"))
-	log.SetLogger(logr.Discard()) // of the client
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, v1alpha1.AddToScheme} {
 		if err := add(scheme); err != nil {

@@ -11,10 +11,16 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/kedge-dev/kedge/internal/testkit"
 )
 
-func TestMain(m *testing.M) { testkit.Main(m) }
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard()) // of the client; it may not be set concurrently
+	testkit.Main(m)
+}
 
 var built struct {
 	once sync.Once

@@ -21,13 +21,19 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
 	"github.com/kedge-dev/kedge/internal/testkit"
 	"github.com/kedge-dev/kedge/internal/testkit/postgres"
 )
 
 var pg postgres.Server
 
-func TestMain(m *testing.M) { testkit.Main(m, &pg) }
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard()) // of the client; it may not be set concurrently
+	testkit.Main(m, &pg)
+}
 
 // steps returns the number of steps of each tenant.
 func steps(tb testing.TB) int {

@@ -13,12 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kedge-dev/kedge/api/v1alpha1"
 	"github.com/kedge-dev/kedge/internal/rig"
@@ -64,7 +62,6 @@ type faulty struct {
 // newWorld starts everything, without faults.
 func newWorld(tb testing.TB, p plan) *world {
 	tb.Helper()
-	log.SetLogger(logr.Discard()) // of the client
 	w := &world{
 		tb: tb, seed: p.seed, limit: p.limit, dir: tb.TempDir(), faults: tb.TempDir(), sites: newSites(), ledger: newLedger(),
 		pushTenant: p.push, planted: p.planted,

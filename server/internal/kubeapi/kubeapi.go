@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
@@ -58,6 +59,9 @@ type Server struct {
 	scheme  *runtime.Scheme
 }
 
+// libraryLogSet sets the log of controller-runtime, which has one for the whole process and may not be set concurrently.
+var libraryLogSet sync.Once
+
 // New returns a Server; it does no I/O.
 func New(cfg Config, c Control) (*Server, error) {
 	cfg.Workers = cmp.Or(cfg.Workers, 8)
@@ -66,7 +70,7 @@ func New(cfg Config, c Control) (*Server, error) {
 	if err := errors.Join(corev1.AddToScheme(s), v1alpha1.AddToScheme(s)); err != nil {
 		return nil, err
 	}
-	log.SetLogger(libraryLog(cfg.Log)) // the library has one for the whole process
+	libraryLogSet.Do(func() { log.SetLogger(libraryLog(cfg.Log)) })
 	cluster := rest.CopyConfig(cfg.Cluster)
 	// The API server has its own limits (API priority and fairness).
 	cluster.QPS = -1
