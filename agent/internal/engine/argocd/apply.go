@@ -208,6 +208,7 @@ func (t *target) mark(obj *unstructured.Unstructured, app *application, need pro
 		annotationDeployment: t.work.Tenant + "/" + t.work.Deployment, annotationVersion: versionText(t.work.State.Version),
 		annotationDigest: t.work.State.Digest, annotationNamespaces: jsonText(need.namespaces), annotationEnd: "",
 		annotationEnvironment: string(t.work.Source.Environment), annotationServer: need.server, annotationAgentNamespace: t.engine.namespace,
+		annotationManaged: app.managed().add(t.work.Source.Objects).text(t.work.Source.Objects),
 	}
 	kept := t.work.Source.Kept
 	if app != nil {

@@ -26,10 +26,11 @@ func (t *target) decideEnd(app *application) (out endDecision) {
 	policy.Consent = false // of the deletion does not include what an earlier Application left, which nobody has been shown
 	leftPlan := inventory.NewPlan(policy)
 	holds, unreadable := app.held()
+	managed := app.managed()
 	for _, r := range app.objects() {
 		ref := r.ref()
 		plan, hold := ownPlan, holds[ref.String()]
-		if unreadable && r.RequiresPruning {
+		if r.RequiresPruning && (unreadable || hold == "" && !managed.has(ref.String())) {
 			plan, hold = leftPlan, inventory.HeldAfterRecovery
 		}
 		why, held := t.keeps(app, ref), false

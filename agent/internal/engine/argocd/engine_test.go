@@ -53,6 +53,7 @@ func appliesWithItsManifest(t *testing.T, argo *argocdtest.Instance) {
 		"takes over the Application of an earlier target of the deployment":    continuesForAnotherTarget,
 		"takes no object from an Application that needs it":                    leavesSharedObjects,
 		"adopts what a detached deployment left, if the policy says so":        adoptsLeftObjects,
+		"holds what it left in a namespace that the source has again":          holdsLeftObjects,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"strings"
@@ -19,6 +20,7 @@ import (
 	"github.com/kedge-dev/kedge/agent/internal/engine/argocd"
 	"github.com/kedge-dev/kedge/internal/fleet"
 	"github.com/kedge-dev/kedge/internal/install"
+	"github.com/kedge-dev/kedge/internal/manifest"
 	"github.com/kedge-dev/kedge/internal/testkit"
 	argocdtest "github.com/kedge-dev/kedge/internal/testkit/argocd"
 	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
@@ -56,6 +58,8 @@ type world struct {
 	policy   fleet.Policy
 	wrap     func(http.RoundTripper) http.RoundTripper
 	source   fleet.EngineSource
+	files    map[string]string            // of the newest commit
+	commits  map[string]map[string]string // files by commit
 	versions int64
 }
 
@@ -64,7 +68,7 @@ func newWorld(t *testing.T, argo *argocdtest.Instance) *world {
 	c := testkit.SharedCluster(t)
 	w := &world{
 		T: t, cluster: c, argo: argo, agent: fleet.NewAgentID(), target: fleet.NewTargetID(), ns: c.Namespace(t),
-		rec: newRecorder(), policy: fleet.Policy{Prune: true},
+		rec: newRecorder(), policy: fleet.Policy{Prune: true}, files: map[string]string{}, commits: map[string]map[string]string{},
 	}
 	w.agentNS = "kedge-agent-" + strings.ToLower(string(w.agent))
 	manifest, err := install.Manifest(install.Options{
@@ -140,13 +144,45 @@ func (w *world) push(files map[string]string) string {
 	if err != nil {
 		w.Fatal(err)
 	}
+	for name, text := range files {
+		w.files[name] = text
+		if text == "" {
+			delete(w.files, name)
+		}
+	}
+	w.commits[commit] = maps.Clone(w.files)
 	return commit
+}
+
+// rendered returns the objects of a commit, as the server lists them.
+func (w *world) rendered(commit string) (out []string) {
+	w.Helper()
+	for name, text := range w.commits[commit] {
+		if within := w.source.Path == "." || strings.HasPrefix(name, w.source.Path+"/"); !within || !strings.HasSuffix(name, ".yaml") {
+			continue
+		}
+		objects, err := manifest.Parse(name, []byte(text))
+		if err != nil {
+			continue // Argo CD reports it
+		}
+		for _, o := range objects {
+			out = append(out, o.Ref.String())
+			if o.Ref.Namespace == "" {
+				o.Ref.Namespace = w.ns
+				out = append(out, o.Ref.String())
+			}
+		}
+	}
+	return out
 }
 
 // desired is the next version of the target, at a commit.
 func (w *world) desired(commit string) engine.Desired {
 	w.versions++
 	source := w.source
+	if source.Objects == nil {
+		source.Objects = w.rendered(commit)
+	}
 	return engine.Desired{
 		Target: w.target, Tenant: "default", Deployment: "app", Source: &source,
 		State: fleet.Desired{

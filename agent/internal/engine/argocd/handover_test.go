@@ -159,3 +159,49 @@ func adoptsLeftObjects(w *world) {
 		w.Errorf("the object is %s, and was %s", after, before)
 	}
 }
+
+// An earlier Application of the target left an object in a namespace. Argo CD shows it only when the source has that namespace
+// again, long after the first comparison. It is held, and confirmed like others.
+// covers: A14
+func holdsLeftObjects(w *world) {
+	e := w.start()
+	other := w.cluster.Namespace(w)
+	elsewhere := func(name string) string {
+		return "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + ", namespace: " + other + "}\n"
+	}
+	left := "ConfigMap " + other + "/left"
+	exists := func() bool {
+		return w.cluster.Kubectl(w, "-n", other, "get", "configmap", "left", "--ignore-not-found", "-o", "name") != ""
+	}
+	both := []string{w.ns, other}
+	w.source.Namespaces = both
+	w.sync(e, w.push(map[string]string{"a.yaml": configMap("a", "1"), "left.yaml": elsewhere("left")}))
+	d := w.desired("")
+	d.Source, d.State.Digest, d.State.Detached = nil, "", true
+	e.Set(d)
+	w.await("Detached", func(s engine.Status) bool { return s.Observed.Sync == fleet.SyncDetached })
+
+	w.source.Namespaces = []string{w.ns}
+	w.sync(e, w.push(map[string]string{"left.yaml": ""}))
+	w.source.Namespaces = both
+	commit := w.push(map[string]string{"new.yaml": elsewhere("new")})
+	e.Set(w.desired(commit))
+	held := func(s engine.Status) bool { return find(s, left).Sync == fleet.SyncHeld }
+	w.await("what was left is held", held)
+	// A later change deletes its own objects only.
+	d = w.desired(w.push(map[string]string{"new.yaml": "", "newer.yaml": elsewhere("newer")}))
+	e.Set(d)
+	w.await("the next change is applied", func(s engine.Status) bool {
+		return held(s) && find(s, "ConfigMap "+other+"/new").Name == "" && find(s, "ConfigMap "+other+"/newer").Sync == fleet.SyncSynced
+	})
+	if !exists() {
+		w.Fatal("an object was deleted that an earlier Application had left")
+	}
+	d = w.desired(d.State.Commit)
+	d.State.Confirmed = []string{left}
+	e.Set(d)
+	w.await("Synced", func(s engine.Status) bool { return s.Observed.Sync == fleet.SyncSynced })
+	if exists() {
+		w.Error("the confirmed object is not deleted")
+	}
+}

@@ -35,6 +35,7 @@ const (
 	annotationDigest      = "kedge.dev/digest"      // of the bundle that the server rendered
 	annotationNamespaces  = "kedge.dev/namespaces"  // JSON list: namespaces in which the Application may have objects
 	annotationObjects     = "kedge.dev/objects"     // number of objects before the last change
+	annotationManaged     = "kedge.dev/managed"     // managedObjects: what may be pruned
 	annotationHeld        = "kedge.dev/held"        // JSON: object -> inventory.Hold
 	annotationKept        = "kedge.dev/kept"        // JSON list: objects that their annotations keep
 	annotationEnvironment = "kedge.dev/environment" // ID of the push environment

@@ -39,9 +39,10 @@ func (t *target) prune(ctx context.Context, app *application, last attempt, desi
 			holds[ref.String()] = inventory.HeldAfterRecovery
 		}
 	}
+	managed := app.managed()
 	for _, ref := range gone {
-		// It is listed only because the project got this namespace for another deployment: an earlier Application left it.
-		if name := ref.String(); ref.Namespace != "" && holds[name] == "" && !slices.Contains(app.list(annotationNamespaces), ref.Namespace) {
+		// Argo CD lists what an earlier Application left when the project allows its namespace and kind, which may be late.
+		if name := ref.String(); holds[name] == "" && !managed.has(name) {
 			holds[name] = inventory.HeldAfterRecovery
 		}
 	}
