@@ -227,6 +227,17 @@ func TestPushEnvironmentDeploysAndFollowsItsCredential(t *testing.T) {
 	p.awaitEnvironment(t, v1alpha1.ConditionReady, metav1.ConditionTrue)
 	p.remoteHas(t, "map[cm-app:2]")
 
+	// The deletion of the environment waits for the deployment, whose deletion needs a credential that is replaced meanwhile.
+	if err := p.Delete(t.Context(), env); err != nil {
+		t.Fatal(err)
+	}
+	p.await(t, env.Name, env, func() error {
+		return hasCondition(env.Status.Conditions, v1alpha1.ConditionDeleted, metav1.ConditionFalse, "InUse")
+	})
+	third := p.account(t, "third", "cluster-admin")
+	edit(t, p, secret, func(s *corev1.Secret) { s.Data["kubeconfig"] = []byte(third) })
+	p.awaitClusterSecret(t, token(third))
+	p.remote.Kubectl(t, "delete", "clusterrolebinding", "second")
 	if err := p.Delete(t.Context(), d); err != nil {
 		t.Fatal(err)
 	}
@@ -237,13 +248,12 @@ func TestPushEnvironmentDeploysAndFollowsItsCredential(t *testing.T) {
 		}
 		return nil
 	})
-	if err := p.Delete(t.Context(), env); err != nil {
-		t.Fatal(err)
-	}
 	p.awaitGone(t, env.Name, env)
 	whole := p.Log() + p.agent.Log()
-	if strings.Contains(whole, token(first)) || strings.Contains(whole, token(second)) {
-		t.Error("a log contains a token")
+	for _, kubeconfig := range []string{first, second, third} {
+		if strings.Contains(whole, token(kubeconfig)) {
+			t.Error("a log contains a token")
+		}
 	}
 	for _, r := range p.remote.Requests(t) {
 		if strings.Contains(r.UserAgent, "kedge-server") {

@@ -3,6 +3,7 @@ package faults_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,7 +25,7 @@ type app struct {
 
 // spec is what a GitOpsDeployment declares.
 type spec struct {
-	repo, branch, env string
+	repo, branch, env string // no env is no destination
 	variant, target   int
 }
 
@@ -63,8 +64,11 @@ func (t *tenant) resource(a *app) *v1alpha1.GitOpsDeployment {
 // fill writes a spec into a resource.
 func (t *tenant) fill(cr *v1alpha1.GitOpsDeployment, a *app, s spec) {
 	cr.Spec.Source = v1alpha1.Source{RepoURL: t.repos[s.repo].url, Path: fmt.Sprintf("%s-%d", a.name, s.variant), TargetRevision: s.branch}
-	cr.Spec.Destination = v1alpha1.Destination{Environment: s.env, Namespace: t.targets[s.target]}
-	cr.Spec.Type = map[bool]string{true: "manual", false: "automated"}[a.manual]
+	cr.Spec.Destination = v1alpha1.Destination{}
+	if s.env != "" {
+		cr.Spec.Destination = v1alpha1.Destination{Environment: s.env, Namespace: t.targets[s.target]}
+	}
+	cr.Spec.Type = map[bool]string{true: "manual", false: ""}[a.manual] // automated by default
 }
 
 // create creates the resource of an app.
@@ -83,21 +87,33 @@ func (t *tenant) create(ctx context.Context, a *app, s spec, finalizer bool) err
 
 // edit changes the resource of an app to another spec.
 func (t *tenant) edit(ctx context.Context, a *app, s spec) error {
+	var version uint64
+	err := t.update(ctx, a, func(cr *v1alpha1.GitOpsDeployment) { t.fill(cr, a, s) }, &version)
+	if err == nil {
+		t.declare(a, func() { a.spec = s }, version)
+	}
+	return err
+}
+
+// change changes the resource of an app, and not what it declares.
+func (t *tenant) change(ctx context.Context, a *app, change func(*v1alpha1.GitOpsDeploymentSpec)) error {
+	var version uint64
+	return t.update(ctx, a, func(cr *v1alpha1.GitOpsDeployment) { change(&cr.Spec) }, &version)
+}
+
+func (t *tenant) update(ctx context.Context, a *app, change func(*v1alpha1.GitOpsDeployment), version *uint64) error {
 	for {
 		cr := t.resource(a)
 		if err := t.w.Get(ctx, client.ObjectKeyFromObject(cr), cr); err != nil {
 			return err
 		}
-		t.fill(cr, a, s)
+		change(cr)
 		err := t.w.Update(ctx, cr)
 		if apierrors.IsConflict(err) {
 			continue
 		}
-		if err != nil {
-			return err
-		}
-		t.declare(a, func() { a.spec = s }, versionOf(cr.ResourceVersion))
-		return nil
+		*version = versionOf(cr.ResourceVersion)
+		return err
 	}
 }
 
@@ -148,7 +164,27 @@ func (t *tenant) settled(ctx context.Context, a *app) error {
 	if st := cr.Status; (st.Sync.Status != "Synced" && !a.manual) || st.Health.Status != "Healthy" || st.Sync.Revision != revision {
 		return fmt.Errorf("%s/%s is not Synced and Healthy at %s: %+v", t.name, a.name, revision, st)
 	}
+	if err := t.tells(a, revision, cr.Status); err != nil {
+		return err
+	}
 	return t.shows(a, cr.Status.Resources)
+}
+
+// tells compares what a status says about the source, the destination and the runs with the app.
+func (t *tenant) tells(a *app, revision string, st v1alpha1.GitOpsDeploymentStatus) error {
+	s := a.spec
+	state := st.ReconciledState
+	if state == nil || state.Source.RepoURL != t.repos[s.repo].url || state.Source.Path != fmt.Sprintf("%s-%d", a.name, s.variant) || state.Source.Branch != s.branch ||
+		state.Destination.Namespace != t.targets[s.target] || (s.env != "" && state.Destination.Name != s.env) {
+		return fmt.Errorf("the state of %s/%s is of %+v, want %+v", t.name, a.name, state, s)
+	}
+	if !slices.ContainsFunc(st.History, func(h v1alpha1.RevisionHistory) bool { return h.Revision == revision }) {
+		return fmt.Errorf("the history of %s/%s is %+v, want %s in it", t.name, a.name, st.History, revision)
+	}
+	if op := st.OperationState; a.manual && (op == nil || op.Revision != revision || op.Phase != "Succeeded") {
+		return fmt.Errorf("the operation of %s/%s is %+v, want %s", t.name, a.name, op, revision)
+	}
+	return nil
 }
 
 // shows compares the objects in a status with those of the app.

@@ -28,7 +28,7 @@ func run(tb testing.TB, p plan) {
 	began := time.Now()
 	w := newWorld(tb, p)
 	for i := range p.tenants {
-		w.addTenant(i)
+		w.addTenant(i).addClaim()
 	}
 	tb.Logf("seed %d: ready after %v", p.seed, time.Since(began).Round(time.Millisecond))
 	defer func() {
@@ -101,16 +101,16 @@ func (w *world) summary() string {
 	return out
 }
 
-// pushTenant returns the tenant of a seed with a push environment, or -1. A real Argo CD takes time, so only the fixed seeds
-// with an even number have one, and those that are set by hand. The first tenant is deleted with its namespace.
+// pushTenant returns the tenant of a seed with a push environment, or -1. A real Argo CD takes time, so only seeds with an even
+// number have one. The first tenant is deleted with its namespace.
 func pushTenant(seed uint64, tenant int) int {
-	if seed%2 == 0 && seed < 1000 {
+	if seed%2 == 0 {
 		return tenant
 	}
 	return -1
 }
 
-// covers: K10, K2, K3, K6, K7, K8, K9
+// covers: K10, K1, K2, K3, K4, K5, K6, K7, K8, K9
 // defect: B1, B20
 func TestCustomResourcesOnSQLite(t *testing.T) {
 	t.Parallel()
@@ -119,7 +119,7 @@ func TestCustomResourcesOnSQLite(t *testing.T) {
 	})
 }
 
-// covers: K10, K2, K3, K6, K7, K8, K9
+// covers: K10, K1, K2, K3, K4, K5, K6, K7, K8, K9
 func TestCustomResourcesOnPostgreSQL(t *testing.T) {
 	t.Parallel()
 	testkit.Seeds(t, []uint64{2}, func(t *testing.T, seed uint64) {

@@ -8,6 +8,7 @@
 //   - nothing is left in the cluster or in the database after the resources are deleted;
 //   - Argo CD has the newest credential of a push environment, and nothing of Kedge is left in its namespace. Argo CD is real, and
 //     runs without faults;
+//   - a deleted resource with the finalizer keeps its protected kinds until they are confirmed;
 //   - every call site had faults. A call site of the database is the function that opens a transaction; one of Kubernetes
 //     is a verb with a resource.
 //

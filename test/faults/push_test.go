@@ -58,7 +58,7 @@ func (t *tenant) addPush() {
 func (t *tenant) pushEnvironment() *v1alpha1.ManagedEnvironment {
 	return &v1alpha1.ManagedEnvironment{
 		ObjectMeta: metav1.ObjectMeta{Namespace: t.name, Name: customer},
-		Spec:       v1alpha1.ManagedEnvironmentSpec{APIURL: t.w.cluster.URL(), CredentialsSecret: customer, Namespaces: t.targets[:]},
+		Spec:       v1alpha1.ManagedEnvironmentSpec{APIURL: t.w.cluster.URL(), CredentialsSecret: customer, Namespaces: t.targets[:2]},
 	}
 }
 
@@ -66,7 +66,7 @@ func (t *tenant) pushEnvironment() *v1alpha1.ManagedEnvironment {
 func (t *tenant) newAccount(ctx context.Context) (kubeconfig string, err error) {
 	meta := metav1.ObjectMeta{Namespace: t.pushEnv.accounts, Name: t.next("account")}
 	objects := []client.Object{&corev1.ServiceAccount{ObjectMeta: meta}}
-	for _, ns := range t.targets {
+	for _, ns := range t.targets[:2] {
 		objects = append(objects, &rbacv1.RoleBinding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: meta.Name},
 			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "admin"},

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,12 +31,20 @@ func (t *tenant) play(ctx context.Context, rng *rand.Rand, p plan) error {
 		t.waits(ctx, t.apps["web"])
 	}
 	for i := range p.steps {
-		a := t.apps[[]string{"web", "api", "job"}[rng.IntN(3)]]
+		a := t.apps[[]string{"web", "api", "job", own}[rng.IntN(4)]]
+		if a == nil {
+			a = t.apps["web"]
+		}
 		if err := t.step(ctx, rng, a); err != nil {
 			return fmt.Errorf("step %d of %s: %w", i, t.name, err)
 		}
 		if rng.IntN(3) > 0 {
 			t.waits(ctx, a)
+		}
+		if i == p.steps/2 {
+			if err := t.deleteClaim(ctx); err != nil {
+				return err
+			}
 		}
 		if t.pushEnv == nil || i >= len(pushScript) {
 			continue
@@ -81,6 +91,8 @@ func (t *tenant) step(ctx context.Context, rng *rand.Rand, a *app) error {
 		return t.creates(ctx, rng, a)
 	case n <= 3:
 		return t.relabels(ctx)
+	case n == 10:
+		return t.mistakes(ctx, a)
 	case n <= 4 && !a.manual:
 		return t.loses(ctx, a)
 	case n <= 7:
@@ -106,14 +118,14 @@ func (t *tenant) step(ctx context.Context, rng *rand.Rand, a *app) error {
 // another returns a spec that differs in one or two fields.
 func (t *tenant) another(rng *rand.Rand, s spec) spec {
 	for range 1 + rng.IntN(2) {
-		switch rng.IntN(5) {
-		case 0:
+		switch n := rng.IntN(5); {
+		case n == 0:
 			s.repo = map[string]string{openRepo: closedRepo, closedRepo: openRepo}[s.repo]
-		case 1:
+		case n == 1:
 			s.branch = map[string]string{mainBranch: nextBranch, nextBranch: mainBranch}[s.branch]
-		case 2:
+		case n == 2 && s.env != "":
 			s.target = 1 - s.target
-		case 3:
+		case n == 3 && s.env != "":
 			s.env = map[string]string{edge: also, also: edge, customer: customer}[s.env]
 		default:
 			s.variant = (s.variant + 1 + rng.IntN(variants-1)) % variants
@@ -125,8 +137,11 @@ func (t *tenant) another(rng *rand.Rand, s spec) spec {
 // creates creates the resource of an app, when an earlier one is gone; not at all if that takes too long.
 func (t *tenant) creates(ctx context.Context, rng *rand.Rand, a *app) error {
 	s := source
-	if a.name == pushed {
+	switch a.name {
+	case pushed:
 		s.env = customer
+	case own:
+		s.env, s.target = "", 2
 	}
 	if !a.manual {
 		s = t.another(rng, s)
@@ -143,6 +158,41 @@ func (t *tenant) creates(ctx context.Context, rng *rand.Rand, a *app) error {
 		if bounded.Err() != nil {
 			t.note("%s is still being deleted", a.name)
 			return nil
+		}
+		pause(bounded, 20*time.Millisecond)
+	}
+}
+
+// mistakes makes edits that are refused, and one that cannot be done. The objects must stay meanwhile.
+func (t *tenant) mistakes(ctx context.Context, a *app) error {
+	t.note("mistakes in %s", a.name)
+	for name, mistake := range map[string]func(*v1alpha1.GitOpsDeploymentSpec){
+		"no path":                         func(s *v1alpha1.GitOpsDeploymentSpec) { s.Source.Path = "" },
+		"the path /":                      func(s *v1alpha1.GitOpsDeploymentSpec) { s.Source.Path = "/" },
+		"a namespace without environment": func(s *v1alpha1.GitOpsDeploymentSpec) { s.Destination = v1alpha1.Destination{Namespace: "x"} },
+		"a type that does not exist":      func(s *v1alpha1.GitOpsDeploymentSpec) { s.Type = "sometimes" },
+	} {
+		if err := t.change(ctx, a, mistake); !apierrors.IsInvalid(err) {
+			return fmt.Errorf("%s is accepted: %w", name, err)
+		}
+	}
+	const nowhere = "nowhere"
+	err := t.change(ctx, a, func(s *v1alpha1.GitOpsDeploymentSpec) {
+		s.Destination = v1alpha1.Destination{Environment: nowhere, Namespace: "x"}
+	})
+	if err != nil {
+		return err
+	}
+	bounded, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		cr := t.resource(a)
+		if err := t.w.Get(bounded, client.ObjectKeyFromObject(cr), cr); err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(cr.Status.Conditions, v1alpha1.ConditionAccepted)
+		if c != nil && c.Status == metav1.ConditionFalse && strings.Contains(c.Message, nowhere) && c.ObservedGeneration == cr.Generation {
+			return t.edit(ctx, a, a.spec)
 		}
 		pause(bounded, 20*time.Millisecond)
 	}

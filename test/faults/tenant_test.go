@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"maps"
 	"path/filepath"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ const (
 	also       = "also"    // another environment with the same agent
 	openRepo   = "open"    // a repository that everyone reads
 	closedRepo = "closed"  // a repository that needs a credential
+	own        = "own"     // an app without a destination
 	secretName = "git"     // of the credential
 	credential = "private" // RepositoryCredential
 )
@@ -34,11 +36,12 @@ type tenant struct {
 	w       *world
 	index   int
 	name    string    // of the namespace
-	targets [2]string // namespaces for objects
+	targets [3]string // namespaces for objects, the last one is that of the resources
 	repos   map[string]*repo
 	apps    map[string]*app
 	agent   *program
 	pushEnv *pushEnv // nil for a tenant without a push environment
+	claims  bool     // has the resource of claim_test.go
 	serial  int      // of passwords, contents, accounts and sync runs
 	log     []string
 }
@@ -68,16 +71,18 @@ func (w *world) addTenant(index int) *tenant {
 	w.tb.Helper()
 	name := fmt.Sprintf("tenant-%d", index)
 	t := &tenant{
-		w: w, index: index, name: name, targets: [2]string{name + "-a", name + "-b"}, repos: map[string]*repo{},
+		w: w, index: index, name: name, targets: [3]string{name + "-a", name + "-b", name}, repos: map[string]*repo{},
 		apps: map[string]*app{"web": {}, "api": {}, "job": {manual: true}},
 	}
 	if w.pushTenant == index {
 		t.apps[pushed] = &app{}
+	} else { // a tenant with two agents in this cluster has to name one
+		t.apps[own] = &app{}
 	}
 	for name, a := range t.apps {
 		a.name = name
 	}
-	for _, ns := range []string{t.name, t.targets[0], t.targets[1]} {
+	for _, ns := range t.targets {
 		w.namespace(ns)
 	}
 	for _, name := range []string{openRepo, closedRepo} {
@@ -204,6 +209,7 @@ func (t *tenant) push(r *repo, branch string) (content, error) {
 			}
 		}
 	}
+	maps.Copy(files, claimFiles)
 	var err error
 	if c.commit, err = r.CommitAndPush(ctx, files, c.value); err != nil {
 		return c, err

@@ -201,3 +201,41 @@ func TestAHoldCanBeConfirmedAfterARestore(t *testing.T) {
 		t.Errorf("after the confirmation, the agent gets %+v", got)
 	}
 }
+
+// A deployment with the name of one that is being deleted does not hide what that one holds.
+// covers: K2
+func TestHeldObjectsOfBothDeploymentsWithANameAreConfirmed(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t)
+	owner, paris := ownedWeb(t, d, false)
+	ok(t, result(d.DeleteDeploymentHoldProtected(d.ctx, owner, "default", "web", control.Match{})))
+	leaving := d.holdsAtEnd(t, paris)
+	d.deploy(t, "default", "web", "default")
+	d.render(t, "default", "web", "2")
+	d.holdBack(t, "default", paris, "a", "b")
+
+	var got []string
+	for after, more := (store.HeldObject{}), true; more; {
+		page, err := d.HeldPrunes(d.ctx, root, "default", "web", "", after, 1)
+		ok(t, err)
+		if more = len(page) > 0; more {
+			got, after = append(got, page[0].String()), page[0].HeldObject
+		}
+	}
+	if want := []string{heldA, heldB, heldClaim}; !slices.Equal(got, want) {
+		t.Fatalf("held are %q, want %q", got, want)
+	}
+	if _, err := d.ConfirmPrune(d.ctx, root, "default", "web", control.ConfirmPrune{All: true, Count: 2}); err == nil {
+		t.Error("the number of the held objects of one of them was accepted")
+	}
+	done, err := d.ConfirmPrune(d.ctx, root, "default", "web", control.ConfirmPrune{Objects: []string{heldClaim}})
+	ok(t, err)
+	if done.Targets != 1 || len(d.confirmed(t, "paris")) > 0 {
+		t.Errorf("%+v were confirmed, and %q for the live deployment", done, d.confirmed(t, "paris"))
+	}
+	for _, target := range d.onAgent(t, paris) {
+		if target.ID == leaving.ID && !slices.Equal(target.Desired.Confirmed, []string{heldClaim}) {
+			t.Errorf("the deleted deployment has %q confirmed", target.Desired.Confirmed)
+		}
+	}
+}

@@ -26,67 +26,95 @@ func (s *Service) HeldPrunes(
 		if err != nil {
 			return err
 		}
-		d, err := liveOrLeaving(ctx, tx, t.ID, deployment)
+		all, err := withName(ctx, tx, t.ID, deployment)
 		if err != nil {
 			return err
 		}
-		holders, err := s.holders(ctx, tx, d, agent)
+		holders, err := s.holders(ctx, tx, all, agent)
 		if err != nil {
 			return err
 		}
-		for len(out) < limit {
-			page, err := tx.Targets().Held(ctx, t.ID, d.ID, after, limit)
-			if err != nil {
-				return err
-			}
-			for _, o := range page {
-				if h, ok := holders[o.Target]; ok && len(out) < limit {
+		for _, d := range startingWith(all, holders[after.Target].DeploymentID) {
+			err := eachHeld(ctx, tx, d, after, func(o store.HeldObject) (more bool) {
+				if h, ok := holders[o.Target]; ok {
 					out = append(out, HeldPrune{HeldObject: o, Commit: h.Desired.Commit, Current: s.answered(h), Confirmed: slices.Contains(h.Desired.Confirmed, o.String())})
 				}
+				return len(out) < limit
+			})
+			if err != nil || len(out) == limit {
+				return err
 			}
-			if len(page) < limit {
-				return nil
-			}
-			after = page[len(page)-1]
+			after = store.HeldObject{}
 		}
 		return nil
 	})
 	return out, err
 }
 
-// liveOrLeaving finds a deployment by name. One that is being deleted may hold objects too.
-func liveOrLeaving(ctx context.Context, tx store.Tx, tenant fleet.TenantID, name string) (fleet.Deployment, error) {
-	d, err := tx.Deployments().ByName(ctx, tenant, name)
-	if errors.Is(err, store.ErrNotFound) {
-		leaving, listed := tx.Deployments().LeavingByName(ctx, tenant, name)
-		if len(leaving) > 0 || listed != nil {
-			return append(leaving, fleet.Deployment{})[0], listed
-		}
+// startingWith returns the deployments from the one with the ID on; all of them if there is none.
+func startingWith(all []fleet.Deployment, id fleet.DeploymentID) []fleet.Deployment {
+	if i := slices.IndexFunc(all, func(d fleet.Deployment) bool { return d.ID == id }); i > 0 {
+		return all[i:]
 	}
-	if err != nil {
-		return fleet.Deployment{}, fmt.Errorf("deployment %q: %w", name, err)
-	}
-	return d, nil
+	return all
 }
 
-// holders returns the targets of d that may have held objects, on one agent or on all.
-func (s *Service) holders(ctx context.Context, tx store.Tx, d fleet.Deployment, agent string) (map[fleet.TargetID]fleet.Target, error) {
-	targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
+// eachHeld calls f with the held objects of a deployment until it returns false.
+func eachHeld(ctx context.Context, tx store.Tx, d fleet.Deployment, after store.HeldObject, f func(store.HeldObject) (more bool)) error {
+	const size = 500
+	for {
+		page, err := tx.Targets().Held(ctx, d.TenantID, d.ID, after, size)
+		if err != nil {
+			return err
+		}
+		for _, o := range page {
+			if !f(o) {
+				return nil
+			}
+		}
+		if len(page) < size {
+			return nil
+		}
+		after = page[len(page)-1]
+	}
+}
+
+// withName returns the deployment with a name, and those that had it before and are being deleted: they may hold objects too.
+func withName(ctx context.Context, tx store.Tx, tenant fleet.TenantID, name string) ([]fleet.Deployment, error) {
+	leaving, err := tx.Deployments().LeavingByName(ctx, tenant, name)
 	if err != nil {
 		return nil, err
 	}
+	live, err := tx.Deployments().ByName(ctx, tenant, name)
+	if errors.Is(err, store.ErrNotFound) && len(leaving) > 0 {
+		return leaving, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("deployment %q: %w", name, err)
+	}
+	return append([]fleet.Deployment{live}, leaving...), nil
+}
+
+// holders returns the targets of deployments that may have held objects, on one agent or on all.
+func (s *Service) holders(ctx context.Context, tx store.Tx, deployments []fleet.Deployment, agent string) (map[fleet.TargetID]fleet.Target, error) {
 	out, known := map[fleet.TargetID]fleet.Target{}, agent == ""
-	for _, t := range targets {
-		if agent != "" && t.AgentName != agent {
-			continue
+	for _, d := range deployments {
+		targets, err := tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
+		if err != nil {
+			return nil, err
 		}
-		known = true
-		if rollout.Attached(t) || t.Desired.Tombstone && t.AgentID != "" {
-			out[t.ID] = t
+		for _, t := range targets {
+			if agent != "" && t.AgentName != agent {
+				continue
+			}
+			known = true
+			if rollout.Attached(t) || t.Desired.Tombstone && t.AgentID != "" {
+				out[t.ID] = t
+			}
 		}
 	}
 	if !known {
-		return nil, fleet.Invalid("agent", "deployment %q is not on an agent %q", d.Name, agent)
+		return nil, fleet.Invalid("agent", "deployment %q is not on an agent %q", deployments[0].Name, agent)
 	}
 	return out, nil
 }
@@ -111,22 +139,15 @@ func (s *Service) ConfirmPrune(ctx context.Context, p auth.Principal, tenant, na
 		if err != nil {
 			return err
 		}
-		d, err := liveOrLeaving(ctx, tx, t.ID, name)
+		all, err := withName(ctx, tx, t.ID, name)
 		if err != nil {
 			return err
 		}
-		held, err := suspendedBy(ctx, tx, d)
-		if err != nil {
-			return err
-		}
-		if !held.IsZero() {
-			return fleet.Conflict("nothing of deployment %q can be deleted now: %s", name, held)
-		}
-		out, err = s.confirm(ctx, tx, d, req)
+		out, err = s.confirm(ctx, tx, all, req)
 		if err != nil || out.Targets == 0 {
 			return err
 		}
-		return s.record(ctx, tx, p, d, "deployment.confirm-prune", fleet.ReasonPruneConfirmed, out.String())
+		return s.record(ctx, tx, p, all[0], "deployment.confirm-prune", fleet.ReasonPruneConfirmed, out.String())
 	})
 	return out, err
 }
@@ -155,12 +176,12 @@ func (req ConfirmPrune) check() error {
 }
 
 // confirm writes the confirmations, each to the target with the held object.
-func (s *Service) confirm(ctx context.Context, tx store.Tx, d fleet.Deployment, req ConfirmPrune) (ConfirmedPrune, error) {
-	holders, err := s.holders(ctx, tx, d, req.Agent)
+func (s *Service) confirm(ctx context.Context, tx store.Tx, deployments []fleet.Deployment, req ConfirmPrune) (ConfirmedPrune, error) {
+	holders, err := s.holders(ctx, tx, deployments, req.Agent)
 	if err != nil {
 		return ConfirmedPrune{}, err
 	}
-	held, err := s.heldNow(ctx, tx, d, holders)
+	held, err := s.heldNow(ctx, tx, deployments, holders)
 	if err != nil {
 		return ConfirmedPrune{}, err
 	}
@@ -200,27 +221,35 @@ func stillHeld(t fleet.Target, held map[string][]fleet.TargetID) []string {
 	return slices.DeleteFunc(slices.Clone(t.Desired.Confirmed), func(name string) bool { return !slices.Contains(held[name], t.ID) })
 }
 
-// heldNow returns the held objects of the targets for their desired states, by name.
+// heldNow returns the held objects of the targets for their desired states, by name. It refuses if one of their deployments is
+// suspended.
 func (s *Service) heldNow(
-	ctx context.Context, tx store.Tx, d fleet.Deployment, holders map[fleet.TargetID]fleet.Target,
+	ctx context.Context, tx store.Tx, deployments []fleet.Deployment, holders map[fleet.TargetID]fleet.Target,
 ) (map[string][]fleet.TargetID, error) {
-	const size = 500
 	out := map[string][]fleet.TargetID{}
-	for after := (store.HeldObject{}); ; {
-		page, err := tx.Targets().Held(ctx, d.TenantID, d.ID, after, size)
+	for _, d := range deployments {
+		found := false
+		err := eachHeld(ctx, tx, d, store.HeldObject{}, func(o store.HeldObject) (more bool) {
+			if t, ok := holders[o.Target]; ok && s.answered(t) {
+				out[o.String()], found = append(out[o.String()], o.Target), true
+			}
+			return true
+		})
 		if err != nil {
 			return nil, err
 		}
-		for _, o := range page {
-			if t, ok := holders[o.Target]; ok && s.answered(t) {
-				out[o.String()] = append(out[o.String()], o.Target)
-			}
+		if !found {
+			continue
 		}
-		if len(page) < size {
-			return out, nil
+		suspended, err := suspendedBy(ctx, tx, d)
+		if err != nil {
+			return nil, err
 		}
-		after = page[len(page)-1]
+		if !suspended.IsZero() {
+			return nil, fleet.Conflict("nothing of deployment %q can be deleted now: %s", d.Name, suspended)
+		}
 	}
+	return out, nil
 }
 
 // choose selects the deletions of a request, by target.

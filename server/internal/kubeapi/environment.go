@@ -192,8 +192,12 @@ func (k *environmentKind) delete(ctx context.Context, r resource, cr *v1alpha1.M
 		return k.releaseAll(ctx, r, cr, tenant.ID, v1alpha1.ServerFinalizer)
 	}
 	k.index.put(r, entry{tenant: tenant.ID, uid: cr.UID, waiting: true, subjects: k.index.get(r).subjects})
-	err = k.remove(ctx, tenant, principal(tenant, ownerFor(r.kind, cr), cr), cr)
+	p := principal(tenant, ownerFor(r.kind, cr), cr)
+	err = k.remove(ctx, tenant, p, cr)
 	if cause, final := refused(err); final {
+		if err := k.storeInUse(ctx, r, tenant, p, cr); err != nil {
+			return err
+		}
 		cause.Message += "; if the cluster is lost, set the annotation " + v1alpha1.AbandonDeletions + ": its objects stay"
 		set(&cr.Status.Conditions, cr.Generation, v1alpha1.ConditionDeleted, metav1.ConditionFalse, cause)
 		return nil
@@ -202,6 +206,25 @@ func (k *environmentKind) delete(ctx context.Context, r resource, cr *v1alpha1.M
 		return err
 	}
 	return k.removeFinalizers(ctx, cr, v1alpha1.ServerFinalizer)
+}
+
+// storeInUse passes the spec and the Secret of a resource whose deletion waits to control: deployments that still use the
+// environment need a credential that was replaced meanwhile, to be deleted too. The Secret may be gone already.
+func (k *environmentKind) storeInUse(ctx context.Context, r resource, tenant fleet.Tenant, p auth.Principal, cr *v1alpha1.ManagedEnvironment) error {
+	if p.AbandonDeletions {
+		return nil
+	}
+	_, err := k.control.Environment(ctx, p, tenant.Name, cr.Name)
+	if errors.Is(err, store.ErrNotFound) { // nothing is created again
+		return nil
+	}
+	if err == nil {
+		err = k.store(ctx, r, tenant, p, cr)
+	}
+	if _, final := refused(err); final {
+		return nil
+	}
+	return err
 }
 
 // remove deletes the environment and the agent that a resource created. The environment is deleted first, because that is
