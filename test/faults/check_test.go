@@ -188,15 +188,15 @@ func (w *world) deletesAll() {
 	}
 }
 
-// leftovers are queries for rows that belong to a resource.
+// leftovers are queries for rows that belong to a resource, not to a namespace.
 var leftovers = map[string]string{
 	"deployments":  "SELECT count(*) FROM deployments",
 	"targets":      "SELECT count(*) FROM targets",
 	"credentials":  "SELECT count(*) FROM credentials",
 	"agents":       "SELECT count(*) FROM agents",
-	"environments": "SELECT count(*) FROM environments WHERE name <> 'default'",
+	"environments": "SELECT count(*) FROM environments WHERE name NOT IN ('default', 'in-cluster')",
 	"sync runs":    "SELECT count(*) FROM sync_runs",
-	"owners":       "SELECT count(*) FROM owners WHERE resource_kind <> 'tenant'",
+	"owners":       "SELECT count(*) FROM owners WHERE kind <> 'Namespace'",
 }
 
 // leavesNothing stops the server and checks that the database has no row of a resource.

@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
@@ -19,6 +20,7 @@ func TestNothingIsHandedOverToAnotherCluster(t *testing.T) {
 	}{
 		{"the same push environment", "one", "one", []string{pending}},
 		{"two push environments", "one", "two", nil},
+		{"two push environments of one cluster", "one", "same", []string{pending}},
 		{"the cluster of the engine instance gets it", "one", "local", nil},
 		{"the cluster of the engine instance loses it", "local", "one", nil},
 		{"two environments with the same agent", "local", "also", []string{pending}},
@@ -28,8 +30,11 @@ func TestNothingIsHandedOverToAnotherCluster(t *testing.T) {
 			r := newReplicas(t, newSQLite(t), 1, control.Config{})[0]
 			made, err := r.EnrollAgent(t.Context(), admin, "default", control.EnrollAgent{Name: "engine", EngineNamespace: "argocd", Instance: true})
 			ok(t, err)
+			elsewhere := pushWith("2")
+			elsewhere.APIURL = strings.Replace(pushURL, "https://", "https://other.", 1)
+			elsewhere.Kubeconfig = strings.ReplaceAll(elsewhere.Kubeconfig, pushURL, elsewhere.APIURL)
 			for _, env := range []control.CreateEnvironment{
-				{Name: "one", Push: pushWith("1")}, {Name: "two", Push: pushWith("2")},
+				{Name: "one", Push: pushWith("1")}, {Name: "two", Push: elsewhere}, {Name: "same", Push: pushWith("3")},
 				{Name: "local", Agents: []string{"engine"}}, {Name: "also", Agents: []string{"engine"}},
 			} {
 				_, err := r.CreateEnvironment(t.Context(), admin, "default", env)

@@ -34,7 +34,7 @@ type HandOvers struct {
 	broken    map[fleet.RepositoryID][]fleet.Deployment
 	refs      map[refKey]store.EvaluatedRef
 	files     map[fleet.RepositoryID]map[fleet.AgentID]bool // agents whose configuration cannot be used
-	clusters  map[fleet.DeploymentID]fleet.EnvironmentID    // push environments of deployments; "" for the cluster of an agent
+	clusters  map[fleet.DeploymentID]string                 // API servers of push environments; "" for the cluster of an agent
 }
 
 type refKey struct {
@@ -52,7 +52,7 @@ func NewHandOvers(s *Planner, tx store.Tx, scope *CommitScope) *HandOvers {
 		planner: s, tx: tx, scope: scope, holds: NewSuspensions(tx),
 		unsettled: map[fleet.AgentID][]store.UnsettledTarget{}, targets: map[fleet.DeploymentID][]fleet.Target{},
 		broken: map[fleet.RepositoryID][]fleet.Deployment{}, refs: map[refKey]store.EvaluatedRef{},
-		files: map[fleet.RepositoryID]map[fleet.AgentID]bool{}, clusters: map[fleet.DeploymentID]fleet.EnvironmentID{},
+		files: map[fleet.RepositoryID]map[fleet.AgentID]bool{}, clusters: map[fleet.DeploymentID]string{},
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 )
 
 // sameCluster reports whether a deployment on the agent of t applies to the same cluster, as far as that is known. An engine
-// instance applies to its own cluster and to those of its push environments: objects of equal names in two of them have nothing
-// to do with each other.
+// instance applies to its own cluster and to those of its push environments: objects of equal names in two clusters have nothing
+// to do with each other. Several push environments may be of one cluster.
 func (h *HandOvers) sameCluster(ctx context.Context, t fleet.Target, id fleet.DeploymentID) (bool, error) {
 	mine, err := h.clusterOf(ctx, t.TenantID, t.DeploymentID)
 	if err != nil {
@@ -22,10 +22,10 @@ func (h *HandOvers) sameCluster(ctx context.Context, t fleet.Target, id fleet.De
 }
 
 // anyCluster stands for the cluster of a deployment that is not known: then more is kept than necessary, never less.
-const anyCluster fleet.EnvironmentID = "any"
+const anyCluster = "any"
 
-// clusterOf returns the push environment of a deployment, or "" for the cluster of its agent.
-func (h *HandOvers) clusterOf(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) (fleet.EnvironmentID, error) {
+// clusterOf returns the API server of the push environment of a deployment, or "" for the cluster of its agent.
+func (h *HandOvers) clusterOf(ctx context.Context, tenant fleet.TenantID, id fleet.DeploymentID) (string, error) {
 	if known, ok := h.clusters[id]; ok {
 		return known, nil
 	}
@@ -35,7 +35,7 @@ func (h *HandOvers) clusterOf(ctx context.Context, tenant fleet.TenantID, id fle
 		if env, err = h.tx.Environments().Get(ctx, d.EnvironmentTenant, d.EnvironmentID); err == nil {
 			h.clusters[id] = ""
 			if env.Push != nil {
-				h.clusters[id] = env.ID
+				h.clusters[id] = env.Push.APIURL
 			}
 			return h.clusters[id], nil
 		}

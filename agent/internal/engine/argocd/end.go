@@ -163,7 +163,7 @@ func (t *target) waitForDeployments(app *application) outcome {
 // awaitHandOvers describes a target that ends after others have taken over objects.
 func (t *target) awaitHandOvers(app *application) (out outcome, wait bool) {
 	waiting := t.awaited(app)
-	t.handOverEvents(app.environment(), waiting)
+	t.handOverEvents(app.apiServer(), waiting)
 	if len(waiting) == 0 {
 		return outcome{}, false
 	}

@@ -113,7 +113,7 @@ func (t *target) occupant(app *application, going map[string]bool, keep []fleet.
 	}
 	t.waitsForOthers.Store(true) // before the Applications of the others are read
 	for _, other := range t.engine.cache.others(app) {
-		if other.environment() == app.environment() && slices.Contains(other.list(annotationNamespaces), namespace) {
+		if other.apiServer() == app.apiServer() && slices.Contains(other.list(annotationNamespaces), namespace) {
 			return fmt.Sprintf("an object of Application %q", other.raw.GetName())
 		}
 	}

@@ -30,7 +30,7 @@ func TestADeletedDeploymentHoldsProtectedKinds(t *testing.T) {
 	const ns, cm, pvc, crd = "Namespace shop", "ConfigMap shop/web", "PersistentVolumeClaim shop/data", "CustomResourceDefinition.apiextensions.k8s.io widgets.example.com"
 	all := []string{ns, cm, pvc, crd}
 	other := testApplication("kedge-tgt-other", argoSynced, false, annotationNamespaces, `["shop"]`)
-	elsewhere := testApplication("kedge-tgt-other", argoSynced, false, annotationNamespaces, `["shop"]`, annotationEnvironment, "prod")
+	elsewhere := testApplication("kedge-tgt-other", argoSynced, false, annotationNamespaces, `["shop"]`, annotationServer, stagingURL)
 	for name, test := range map[string]struct {
 		release            bool
 		confirmed          []string

@@ -1,6 +1,7 @@
 package argocd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -53,6 +54,22 @@ func (a *application) tenant() string {
 // environment returns the push environment of the Application; "" for the cluster of the agent.
 func (a *application) environment() fleet.EnvironmentID {
 	return fleet.EnvironmentID(a.annotation(annotationEnvironment))
+}
+
+// apiServer returns the URL of the API server of the Application. Several push environments may have the same one: an object in
+// one of them is the object in the others.
+func (a *application) apiServer() string {
+	return withoutProject(cmp.Or(a.annotation(annotationServer), a.server()))
+}
+
+// appliesTo reports whether a state is for the cluster with an API server. It does not exclude an environment that is not known
+// yet: then more is kept than necessary, never less.
+func (e *Engine) appliesTo(d *engine.Desired, apiServer string) bool {
+	if d.Source.Environment == "" {
+		return apiServer == InCluster
+	}
+	env, known := e.clusters.environment(d.Source.Environment)
+	return !known || env.APIURL == apiServer
 }
 
 // takeOver requests a sync of the shared objects that nothing else needs. It reports whether it has written the
@@ -110,7 +127,7 @@ func (t *target) takeable(ctx context.Context, app *application, shared []string
 	}
 	for _, r := range app.objects() {
 		ref := r.ref()
-		if r.RequiresPruning || r.Status == argoSynced || len(t.engine.desiring(ref.String(), t.id, app.environment())) > 0 {
+		if r.RequiresPruning || r.Status == argoSynced || len(t.engine.desiring(ref.String(), t.id, app.apiServer())) > 0 {
 			continue
 		}
 		if name := ref.Kind + "/" + ref.Name; given[ref.String()] || adopted[name] && named[name] == 1 {
@@ -150,7 +167,7 @@ func (c *cache) given(to *application) map[string]bool {
 	defer c.mu.Unlock()
 	out := map[string]bool{}
 	for _, a := range c.applications {
-		if a.raw.GetName() == to.raw.GetName() || a.busy() || a.tenant() != to.tenant() || a.environment() != to.environment() {
+		if a.raw.GetName() == to.raw.GetName() || a.busy() || a.tenant() != to.tenant() || a.apiServer() != to.apiServer() {
 			continue
 		}
 		for _, object := range a.gives() {
@@ -178,7 +195,7 @@ func (t *target) handOver(app *application, object string) fleet.Cause {
 	if why := t.namedHandOver(app, object); !why.IsZero() {
 		return why
 	}
-	others := t.engine.desiring(object, t.id, app.environment())
+	others := t.engine.desiring(object, t.id, app.apiServer())
 	for _, d := range others {
 		if d.Tenant == t.work.Tenant {
 			return fleet.Cause{Reason: fleet.ReasonHandOverPending, Message: fmt.Sprintf("deployment %q (target %s) is about to take it over", d.Deployment, d.Target)}
@@ -197,7 +214,7 @@ func (t *target) namedHandOver(app *application, object string) fleet.Cause {
 		return fleet.Cause{}
 	}
 	for _, h := range t.work.State.HandOvers {
-		if h.Names(object) && !t.engine.elsewhere(t.work.Tenant, h.Deployment, app.environment()) {
+		if h.Names(object) && !t.engine.elsewhere(t.work.Tenant, h.Deployment, app.apiServer()) {
 			return fleet.Cause{Reason: fleet.ReasonHandOverPending, Message: h.String()}
 		}
 	}
@@ -214,7 +231,7 @@ func (t *target) handOverState(app *application, object string) fleet.SyncState 
 }
 
 // handOverEvents reports the objects that have waited for another deployment and do not wait any more, because it has them.
-func (t *target) handOverEvents(environment fleet.EnvironmentID, waiting []fleet.ObjectStatus) {
+func (t *target) handOverEvents(apiServer string, waiting []fleet.ObjectStatus) {
 	still := map[string]bool{}
 	for _, o := range waiting {
 		if o.Reason == fleet.ReasonHandOverPending {
@@ -225,28 +242,36 @@ func (t *target) handOverEvents(environment fleet.EnvironmentID, waiting []fleet
 		if still[name] {
 			continue
 		}
-		for _, d := range t.engine.desiring(name, t.id, environment) {
+		for _, d := range t.engine.desiring(name, t.id, apiServer) {
 			t.objectEvent(fleet.EventNormal, fleet.ReasonHandedOver, name, fmt.Sprintf("was taken over by target %s", d.Target))
 		}
 	}
 	t.handing = still
 }
 
-// elsewhere reports whether a deployment applies to another cluster than that of an environment.
-func (e *Engine) elsewhere(tenant, deployment string, environment fleet.EnvironmentID) bool {
+// elsewhere reports whether a deployment applies to another cluster than that with an API server.
+func (e *Engine) elsewhere(tenant, deployment, apiServer string) bool {
+	all := e.newest(func(t *target, d *engine.Desired) bool {
+		return d.Source != nil && d.Tenant == tenant && d.Deployment == deployment && t.supersededBy() == ""
+	})
+	return len(all) > 0 && !slices.ContainsFunc(all, func(d *engine.Desired) bool { return e.appliesTo(d, apiServer) })
+}
+
+// newest returns the newest states that a condition is true for.
+func (e *Engine) newest(condition func(*target, *engine.Desired) bool) (out []*engine.Desired) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, t := range e.targets {
-		if d := t.newest(); d != nil && d.Source != nil && d.Tenant == tenant && d.Deployment == deployment && t.supersededBy() == "" {
-			return d.Source.Environment != environment
+		if d := t.newest(); d != nil && condition(t, d) {
+			out = append(out, d)
 		}
 	}
-	return false
+	return out
 }
 
 // taken reports whether the Application of another target that desires an object has it.
 func (t *target) taken(app *application, object string) bool {
-	for _, d := range t.engine.desiring(object, t.id, app.environment()) {
+	for _, d := range t.engine.desiring(object, t.id, app.apiServer()) {
 		other, ready, _ := t.engine.cache.ofTarget(d.Target)
 		if ready && other != nil && compares(other, d) && slices.ContainsFunc(other.objects(), func(r resourceStatus) bool {
 			return r.ref().String() == object && r.Status == argoSynced && !r.RequiresPruning
@@ -257,22 +282,17 @@ func (t *target) taken(app *application, object string) bool {
 	return false
 }
 
-// desiring returns the states, other than that of a target, whose source has an object in the cluster of an environment.
-func (e *Engine) desiring(object string, except fleet.TargetID, environment fleet.EnvironmentID) (out []*engine.Desired) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	for _, t := range e.targets {
-		if t.id == except || t.refused.Load() || t.supersededBy() != "" {
-			continue
+// desiring returns the states, other than that of a target, whose source has an object in the cluster with an API server.
+func (e *Engine) desiring(object string, except fleet.TargetID, apiServer string) []*engine.Desired {
+	all := e.newest(func(t *target, d *engine.Desired) bool {
+		if t.id == except || t.refused.Load() || t.supersededBy() != "" || d.Source == nil {
+			return false
 		}
+		_, found := slices.BinarySearch(d.Source.Objects, object)
 		// A dry run, and a deployment that is refused or may not have the kind, never get the object.
-		if d := t.newest(); d != nil && d.Source != nil && d.Source.Environment == environment && !d.State.Policy.DryRun && unsupported(*d).IsZero() && allowsKind(d, object) {
-			if _, found := slices.BinarySearch(d.Source.Objects, object); found {
-				out = append(out, d)
-			}
-		}
-	}
-	return out
+		return found && !d.State.Policy.DryRun && unsupported(*d).IsZero() && allowsKind(d, object)
+	})
+	return slices.DeleteFunc(all, func(d *engine.Desired) bool { return !e.appliesTo(d, apiServer) })
 }
 
 // allowsKind reports whether the limits of a deployment allow the kind of an object. Its namespaces are checked as a whole.

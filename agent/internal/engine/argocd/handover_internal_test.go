@@ -36,6 +36,8 @@ func testApplication(name, status string, requiresPruning bool, annotations ...s
 	return parse(raw)
 }
 
+const stagingURL = "https://staging.example.com"
+
 // An object with the same name in another cluster, or of another tenant, is another object.
 func TestHandOversStayInTheirClusterAndTenant(t *testing.T) {
 	t.Parallel()
@@ -45,6 +47,8 @@ func TestHandOversStayInTheirClusterAndTenant(t *testing.T) {
 		want   fleet.Reason
 	}{
 		"same cluster":     {other: engine.Desired{Tenant: "team", Source: &fleet.EngineSource{Environment: "staging"}}, want: fleet.ReasonHandOverPending},
+		"same API server":  {other: engine.Desired{Tenant: "team", Source: &fleet.EngineSource{Environment: "also"}}, want: fleet.ReasonHandOverPending},
+		"not known yet":    {other: engine.Desired{Tenant: "team", Source: &fleet.EngineSource{Environment: "new"}}, want: fleet.ReasonHandOverPending},
 		"other cluster":    {other: engine.Desired{Tenant: "team", Source: &fleet.EngineSource{Environment: "prod"}}},
 		"own cluster":      {other: engine.Desired{Tenant: "team", Source: &fleet.EngineSource{}}},
 		"other tenant":     {other: engine.Desired{Tenant: "foreign", Source: &fleet.EngineSource{Environment: "staging"}}, want: fleet.ReasonPruneBlocked},
@@ -67,7 +71,8 @@ func TestHandOversStayInTheirClusterAndTenant(t *testing.T) {
 			e.targets["tgt-other"] = other
 			own := newTarget(e, "tgt-own", fleet.Version{})
 			own.work = &engine.Desired{Target: "tgt-own", Tenant: "team", Deployment: "app", State: fleet.Desired{Tombstone: true, Consent: true}}
-			app := testApplication("kedge-tgt-own", argoSynced, false, annotationEnvironment, "staging")
+			e.Serve([]fleet.PushEnvironment{{ID: "staging", APIURL: stagingURL}, {ID: "also", APIURL: stagingURL}, {ID: "prod", APIURL: "https://prod.example.com"}})
+			app := testApplication("kedge-tgt-own", argoSynced, false, annotationEnvironment, "staging", annotationServer, serverOf(fleet.PushEnvironment{APIURL: stagingURL}, "p"))
 			why := own.handOver(app, sharedObject)
 			if why.Reason != test.want || test.other.Tenant == "foreign" && strings.Contains(why.Message, "secret-name") {
 				t.Errorf("got %+v, want %q", why, test.want)
@@ -99,7 +104,7 @@ func TestObjectsAreGivenBySameTenantAndClusterOnly(t *testing.T) {
 		"failed comparison":      {failed, false},
 		"unknown":                {testApplication("a", argoUnknown, true), false},
 		"of another tenant":      {testApplication("a", argoOutOfSync, true, annotationDeployment, "foreign/app"), false},
-		"in another cluster":     {testApplication("a", argoOutOfSync, true, annotationEnvironment, "prod"), false},
+		"in another cluster":     {testApplication("a", argoOutOfSync, true, annotationServer, stagingURL), false},
 		"the Application itself": {testApplication("to", argoOutOfSync, true), false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -31,7 +31,7 @@ func (t *target) prune(ctx context.Context, app *application, last attempt, desi
 	holds, unreadable := app.held()
 	unlisted := t.unlisted(app, holds)
 	if len(gone) == 0 {
-		t.handOverEvents(app.environment(), nil)
+		t.handOverEvents(app.apiServer(), nil)
 		return unlisted, t.storeHolds(ctx, app, nil, holds)
 	}
 	if unreadable {
@@ -63,7 +63,7 @@ func (t *target) prune(ctx context.Context, app *application, last attempt, desi
 	}
 	out, remove, holds := t.decide(app, inventory.NewPlan(policy), gone, holds)
 	remove = t.holdNamespaces(app, out, remove)
-	t.handOverEvents(app.environment(), out)
+	t.handOverEvents(app.apiServer(), out)
 	out = append(out, unlisted...)
 	// The holds are written before the first deletion: the rest of a change that was held never looks like a small change.
 	if err := t.storeHolds(ctx, app, gone, holds); err != nil || len(remove) == 0 || app.busy() {
