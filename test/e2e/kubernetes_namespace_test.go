@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -76,14 +77,20 @@ func namespaceDeleted(t *testing.T, tenant *crTenant) {
 	tenant.await(t, other.Name, other, func() error {
 		return hasCondition(other.Status.Conditions, v1alpha1.ConditionDeleted, metav1.ConditionFalse, "Deleting")
 	})
+	// The deletion of the namespace ends a hold immediately: the server looks at it again after a minute only.
+	testkit.Eventually(t, 20*time.Second, func(ctx context.Context) error {
+		if err := tenant.Get(ctx, client.ObjectKeyFromObject(held), held); err != nil {
+			return err
+		}
+		return hasCondition(held.Status.Conditions, v1alpha1.ConditionDeleted, metav1.ConditionFalse, "Deleting")
+	})
 	env := &v1alpha1.ManagedEnvironment{}
 	tenant.await(t, "my-internal-cluster", env, func() error {
 		return hasCondition(env.Status.Conditions, v1alpha1.ConditionDeleted, metav1.ConditionFalse, "InUse")
 	})
 	tenant.agent.run(tenant.owner)
 	tenant.has(t, "map[]")
-	// The server looks at a namespace with held objects every minute.
-	testkit.Eventually(t, 2*patience, func(ctx context.Context) error {
+	testkit.Eventually(t, patience, func(ctx context.Context) error {
 		err := tenant.Get(ctx, types.NamespacedName{Name: tenant.ns}, &corev1.Namespace{})
 		if apierrors.IsNotFound(err) {
 			return nil

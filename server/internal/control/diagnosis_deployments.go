@@ -22,6 +22,9 @@ func (e *examiner) deployments(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := e.leaving(ctx, held); err != nil {
+		return err
+	}
 	found := map[fleet.DeploymentID]fleet.Deployment{}
 	for _, f := range []store.DeploymentFilter{
 		{Sync: fleet.SyncFailed}, {Sync: fleet.SyncRewound}, {Sync: fleet.SyncOutOfSync},
@@ -91,4 +94,45 @@ func (e *examiner) prunes(ctx context.Context) (map[fleet.DeploymentID]bool, err
 		})
 	}
 	return of, err
+}
+
+// leaving adds findings about deleted deployments that wait until other deployments take over their objects, which may never
+// happen. held are the deployments that have a finding already.
+func (e *examiner) leaving(ctx context.Context, held map[fleet.DeploymentID]bool) error {
+	list, err := e.tx.Deployments().List(ctx, e.tenant.ID, store.DeploymentFilter{Reason: fleet.ReasonDeleting, Page: store.Page{Limit: maxFindings + 1}})
+	if err != nil {
+		return err
+	}
+	e.out.Truncated = e.out.Truncated || len(list) > maxFindings
+	for _, d := range list[:min(len(list), maxFindings)] {
+		if held[d.ID] {
+			continue
+		}
+		if err := e.waiting(ctx, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// waiting adds a finding about a deleted deployment if an agent has reported that an object of it waits.
+func (e *examiner) waiting(ctx context.Context, d fleet.Deployment) error {
+	targets, err := e.tx.Targets().OfDeployment(ctx, d.TenantID, d.ID)
+	if err != nil {
+		return err
+	}
+	answered := map[fleet.TargetID]bool{}
+	for _, t := range targets {
+		answered[t.ID] = t.Desired.Tombstone && t.Observed.Version == t.Desired.Version
+	}
+	return eachHeld(ctx, e.tx, d, store.HeldObject{}, func(o store.HeldObject) (more bool) {
+		if answered[o.Target] {
+			e.add(Finding{
+				PartDeployments, SeverityProblem, fleet.ReasonHandOverPending, d.Name,
+				fmt.Sprintf("it is deleted, except for objects that another deployment is to take over: %s on %s: %s", o, o.Agent, o.Message),
+				"kedge deploy prunes " + d.Name,
+			})
+		}
+		return !answered[o.Target]
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/server/internal/control"
 	"github.com/kedge-dev/kedge/server/internal/rollout"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
@@ -71,6 +72,34 @@ func TestDiagnosisNamesWhatIsWrongAndWhatHolds(t *testing.T) {
 		if f.Reason == fleet.ReasonPruneHeld && f.Next != "kedge deploy prunes "+f.Subject {
 			t.Errorf("what to do about held prunes of %s is %q", f.Subject, f.Next)
 		}
+	}
+}
+
+// A deleted deployment that waits for another one to take over an object is named when its agent has reported it.
+func TestDiagnosisNamesDeletedDeploymentsThatWait(t *testing.T) {
+	t.Parallel()
+	d := newFixture(t)
+	paris := d.enroll(t, "default", "paris", nil)
+	d.present(t, paris)
+	d.deploy(t, "default", "gone", "")
+	d.render(t, "default", "gone", "1")
+	report := func() {
+		target := d.onAgent(t, paris)[0]
+		ok(t, d.Report(d.ctx, []rollout.AgentReports{{Agent: paris, Reports: []store.Report{{
+			Target: target.ID, Full: true, Objects: []fleet.ObjectStatus{{
+				ObjectRef: fleet.ObjectRef{Kind: "ConfigMap", Namespace: "x", Name: "moves"}, Sync: fleet.SyncHeld, Health: fleet.HealthCurrent, Message: "deployment b wants it",
+			}},
+			Observed: fleet.Observed{Version: target.Desired.Version, Digest: target.Desired.Digest, Sync: fleet.SyncOutOfSync, Health: fleet.HealthCurrent, AsOf: d.clock.Now()},
+		}}}}))
+	}
+	report()
+	ok(t, result(d.DeleteDeployment(d.ctx, root, "default", "gone", control.Match{})))
+	if got := d.diagnose(t); len(got) != 0 {
+		t.Errorf("before the agent has reported: %v", got)
+	}
+	report()
+	if diff := cmp.Diff(map[string]string{"gone": "problem HandOverPending;"}, d.diagnose(t)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 

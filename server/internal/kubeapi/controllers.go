@@ -48,7 +48,7 @@ type shared struct {
 	client  client.Client // writes, and reads without a cache
 	cached  *caches       // reads resources
 	tenants *tenants
-	secrets *secretWatcher
+	watches *watches
 	index   *index
 	// statuses are those of GitOpsDeployments.
 	statuses *statuses
@@ -96,11 +96,11 @@ func newControllers(ctx context.Context, s *Server, m manager.Manager) (*control
 	if sh.cached, err = newCaches(m); err != nil {
 		return nil, err
 	}
-	secrets, err := newSecretWatcher(ctx, m.GetConfig(), cs.enqueue)
+	watches, err := newWatches(ctx, m.GetConfig(), cs.enqueue)
 	if err != nil {
 		return nil, err
 	}
-	sh.secrets, cs.shared = secrets, sh
+	sh.watches, cs.shared = watches, sh
 	for name, k := range map[string]kind{
 		v1alpha1.KindGitOpsDeployment:     &deploymentKind{sh},
 		v1alpha1.KindManagedEnvironment:   &environmentKind{sh},

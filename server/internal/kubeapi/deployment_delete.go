@@ -23,6 +23,9 @@ func (k *deploymentKind) delete(ctx context.Context, r resource, cr *v1alpha1.Gi
 	if !controllerutil.ContainsFinalizer(cr, v1alpha1.ServerFinalizer) && !controllerutil.ContainsFinalizer(cr, v1alpha1.ResourcesFinalizer) {
 		return nil
 	}
+	if controllerutil.ContainsFinalizer(cr, v1alpha1.ResourcesFinalizer) { // a deletion that waits ends with them
+		k.watches.use(r, namespaceNamed(cr.Namespace), definitionNamed(r.kind))
+	}
 	removed, err := k.definitionDeleted(ctx, r.kind, cr)
 	if err != nil {
 		return err

@@ -102,7 +102,7 @@ func (k *environmentKind) store(ctx context.Context, r resource, tenant fleet.Te
 			return err
 		}
 	} else {
-		k.secrets.release(r)
+		k.watches.use(r)
 		names, labels = cr.Spec.Agents.Names, cr.Spec.Agents.MatchLabels
 	}
 	_, err := k.control.UpdateEnvironment(ctx, p, tenant.Name, cr.Name, control.UpdateEnvironment{Agents: &names, MatchLabels: &labels}, control.Match{})
@@ -126,7 +126,7 @@ func (k *environmentKind) registrationToken(ctx context.Context, r resource, nam
 
 // secret reads a Secret in the namespace of a resource, and processes the resource again when the Secret changes.
 func (s *shared) secret(ctx context.Context, r resource, name types.NamespacedName) (*corev1.Secret, error) {
-	s.secrets.use(r, name)
+	s.watches.use(r, secretNamed(name))
 	var secret corev1.Secret
 	err := s.client.Get(ctx, name, &secret)
 	if apierrors.IsNotFound(err) {

@@ -100,7 +100,7 @@ func (s *shared) gone(ctx context.Context, r resource) error {
 	}
 	s.index.remove(r)
 	s.statuses.forget(r)
-	s.secrets.release(r)
+	s.watches.use(r)
 	s.tenants.forget(e.uid)
 	if e.uid != "" && s.index.empty(e.tenant) {
 		select {

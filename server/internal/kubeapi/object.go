@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -78,8 +77,7 @@ func (s *shared) removeFinalizers(ctx context.Context, o client.Object, names ..
 // unless someone removed the finalizer of the definition and created it again later.
 func (s *shared) definitionDeleted(ctx context.Context, kind string, o client.Object) (bool, error) {
 	definition := newDefinition()
-	name := strings.ToLower(kind) + "s." + v1alpha1.GroupVersion.Group
-	if err := s.client.Get(ctx, types.NamespacedName{Name: name}, definition); err != nil {
+	if err := s.client.Get(ctx, types.NamespacedName{Name: definitionName(kind)}, definition); err != nil {
 		return false, fmt.Errorf("reading the definition of %s: %w", kind, err)
 	}
 	return definition.DeletionTimestamp != nil || o.GetDeletionTimestamp().Before(&definition.CreationTimestamp), nil
