@@ -74,13 +74,13 @@ func (t *target) holdOccupied(app *application, end *endDecision) {
 	end.remove = slices.DeleteFunc(end.remove, func(ref fleet.ObjectRef) bool {
 		occupant := occupied[ref.String()]
 		if occupant != "" {
-			end.held = append(end.held, heldAtEnd(ref, fleet.Cause{Reason: fleet.ReasonNotEmpty, Message: occupant + " is kept in it"}))
+			end.held = append(end.held, heldAtEnd(ref, fleet.Cause{Reason: fleet.ReasonNotEmpty, Message: occupant}))
 		}
 		return occupant != ""
 	})
 }
 
-// occupants returns the Namespaces to remove in which something of this agent stays, and names it.
+// occupants returns the Namespaces to remove in which something of this agent stays, and says what.
 func (t *target) occupants(app *application, remove []fleet.ObjectRef, keep []fleet.ObjectStatus) map[string]string {
 	going, out := map[string]bool{}, map[string]string{}
 	for _, ref := range remove {
@@ -94,30 +94,45 @@ func (t *target) occupants(app *application, remove []fleet.ObjectRef, keep []fl
 	return out
 }
 
-// occupant names something of this agent that stays in a namespace; "" if there is nothing.
+// occupant says what of this agent stays in a namespace; "" if there is nothing.
 func (t *target) occupant(app *application, going map[string]bool, keep []fleet.ObjectStatus, namespace string) string {
 	for _, r := range app.objects() {
 		if r.Namespace == namespace && !going[r.ref().String()] {
-			return r.ref().String()
+			return r.ref().String() + keptInIt
 		}
 	}
 	for _, o := range keep {
 		if o.Namespace == namespace {
-			return o.String()
+			return o.String() + keptInIt
 		}
 	}
 	for _, name := range app.list(annotationKept) { // Argo CD may not list it now
 		if objectOf(name).Namespace == namespace {
-			return name
+			return name + keptInIt
 		}
 	}
 	t.waitsForOthers.Store(true) // before the Applications of the others are read
 	for _, other := range t.engine.cache.others(app) {
 		if other.apiServer() == app.apiServer() && slices.Contains(other.list(annotationNamespaces), namespace) {
-			return fmt.Sprintf("an object of Application %q", other.raw.GetName())
+			return other.has(namespace, app.tenant())
 		}
 	}
 	return ""
+}
+
+const keptInIt = " is kept in it"
+
+// has says what the Application has in a namespace. Deployments of other tenants are not named.
+func (a *application) has(namespace, tenant string) string {
+	if a.tenant() != tenant {
+		return "a deployment of another tenant has objects in it"
+	}
+	for _, r := range a.objects() {
+		if r.Namespace == namespace {
+			return fmt.Sprintf("deployment %s has %s in it", a.annotation(annotationDeployment), r.ref())
+		}
+	}
+	return fmt.Sprintf("deployment %s has objects in it", a.annotation(annotationDeployment))
 }
 
 // awaitConfirmation describes a target that ends after a user has confirmed deletions.

@@ -375,11 +375,14 @@ func (t *target) summarizeLeft(status *engine.Status, left []fleet.ObjectStatus)
 	o := &status.Observed
 	var held, kept []string
 	var waiting fleet.Cause
+	var why string
 	pruning := false
 	for _, object := range left {
 		switch object.Sync {
 		case fleet.SyncHeld:
-			held = append(held, object.String())
+			if held = append(held, object.String()); why == "" {
+				why = object.String() + " " + object.Message
+			}
 		case fleet.SyncSyncing:
 			if object.Reason == fleet.ReasonPruning {
 				pruning = true
@@ -395,7 +398,10 @@ func (t *target) summarizeLeft(status *engine.Status, left []fleet.ObjectStatus)
 	case pruning:
 		o.Sync, o.Reason = fleet.SyncSyncing, fleet.ReasonPruning
 	case len(held) > 0:
-		o.Sync, o.Reason, o.Message = fleet.SyncOutOfSync, fleet.ReasonPruneHeld, fmt.Sprintf("%d deletions are held: %s", len(held), listed(held))
+		o.Sync, o.Reason, o.Message = fleet.SyncOutOfSync, fleet.ReasonPruneHeld, why
+		if len(held) > 1 {
+			o.Message = fmt.Sprintf("%d deletions are held: %s; %s", len(held), listed(held), why)
+		}
 	case !waiting.IsZero():
 		o.Sync, o.Reason, o.Message = fleet.SyncSyncing, waiting.Reason, waiting.Message
 	case len(kept) > 0:

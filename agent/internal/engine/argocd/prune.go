@@ -87,7 +87,7 @@ func (t *target) holdNamespaces(app *application, out []fleet.ObjectStatus, remo
 	occupied := t.occupants(app, remove, nil)
 	for i, o := range out {
 		if occupant := occupied[o.ObjectRef.String()]; occupant != "" {
-			out[i].Sync, out[i].Reason, out[i].Message = fleet.SyncHeld, fleet.ReasonNotEmpty, "is not in the source any more; held: "+occupant+" is kept in it"
+			out[i].Sync, out[i].Reason, out[i].Message = fleet.SyncHeld, fleet.ReasonNotEmpty, "is not in the source any more; held: "+occupant
 		}
 	}
 	return slices.DeleteFunc(remove, func(ref fleet.ObjectRef) bool { return occupied[ref.String()] != "" })

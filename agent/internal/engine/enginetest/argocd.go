@@ -136,7 +136,6 @@ const (
 	skipPace           = "Argo CD decides when it corrects drift"
 	skipPermissions    = "Argo CD applies with its own permissions, not with those of the agent"
 	skipPods           = "the agent cannot read the pods of a deployment"
-	skipNames          = "the agent keeps it, and names the Application instead of the object"
 	skipReading        = "the agent cannot read the objects of a deployment"
 	skipReason         = "Argo CD passes the message of the API server on, without a reason"
 	skipReleased       = "the deletion of a deployment releases the objects that it must not delete"
@@ -277,7 +276,6 @@ var SkippedWithArgoCD = map[string]string{
 	"says why the pods of a workload are not scheduled":                                                                skipPods,
 	"ends a deleted deployment whose held object somebody deletes":                                                     skipReading,
 	"keeps a confirmed Namespace while another agent has something in it":                                              skipReading,
-	"keeps a confirmed Namespace while another deployment has something in it":                                         skipNames,
 	"keeps a confirmed Namespace while it cannot be told what is in it":                                                skipReading,
 	"keeps an object that is annotated to be kept, until it is not":                                                    skipReading,
 	"fails a change of an immutable field clearly, and leaves the object alone":                                        skipReason,
