@@ -20,17 +20,22 @@ func (a *app) agentCommand() *cobra.Command {
 
 func (a *app) agentManifestCommand() *cobra.Command {
 	var options client.ManifestOptions
+	var limits admissionFlags
 	cmd := &cobra.Command{
 		Use:   "manifest NAME",
 		Short: "Print the manifest of an agent without its token, to upgrade or to uninstall it",
 		Long: "Prints the manifest that this server would install now, without the Secret that holds the token. Deleting it removes the " +
 			"agent and deletes no object that the agent has deployed.",
 		Example: "kedge agent manifest prod --image registry.example.com/kedge-agent:v2 | kubectl apply -f -   # upgrade\n" +
-			"kedge agent manifest prod --without-deployment | kubectl delete -f -                         # uninstall",
+			"kedge agent manifest prod --without-deployment | kubectl delete -f -                         # uninstall\n" +
+			"kedge agent manifest prod --admission --admission-namespaces 'team-*' | kubectl apply -f -   # limit it beyond RBAC",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := a.connect()
 			if err != nil {
+				return err
+			}
+			if options.Admission, err = limits.admission(cmd); err != nil {
 				return err
 			}
 			text, err := c.Manifest(cmd.Context(), args[0], options)
@@ -48,7 +53,39 @@ func (a *app) agentManifestCommand() *cobra.Command {
 	cmd.Flags().StringVar(&options.Namespace, "agent-namespace", "", "namespace of the agent (default: derived from its name)")
 	cmd.Flags().StringVar(&options.RegistrationSecret, "registration-secret", "", "Secret in the namespace of the agent, created by you, whose key registrationToken holds the token")
 	cmd.Flags().IntVar(&options.Replicas, "replicas", 0, "how many pods, as it was enrolled with (default 1)")
+	limits.add(cmd)
 	return cmd
+}
+
+// admissionFlags are the flags of an admission policy.
+type admissionFlags struct {
+	on bool
+	client.Admission
+}
+
+func (f *admissionFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.BoolVar(&f.on, "admission", false, "add a ValidatingAdmissionPolicy that limits the agent beyond RBAC: it refuses privileged pods, and what the other --admission flags say")
+	flags.StringSliceVar(&f.Namespaces, "admission-namespaces", nil, "patterns of the namespaces that the agent may write in, such as team-*")
+	flags.StringArrayVar(&f.NamespaceLabels, "admission-namespace-label", nil, "KEY=VALUE that these namespaces must have (repeatable)")
+	flags.BoolVar(&f.ClusterScoped, "admission-cluster-scoped", false, "allow objects without a namespace although namespaces are limited")
+	flags.StringSliceVar(&f.Kinds, "admission-kinds", nil, "only these kinds, such as ConfigMap or *.apps")
+	flags.StringSliceVar(&f.ExcludeKinds, "admission-exclude-kinds", nil, "not these kinds, such as ClusterRole.rbac.authorization.k8s.io")
+	flags.BoolVar(&f.Privileged, "admission-privileged", false, "allow privileged pods")
+	flags.StringArrayVar(&f.Rules, "admission-rule", nil, "CEL expression that must be true for each object (repeatable)")
+}
+
+// admission returns the limits; nil if there is no policy. Limits without it are a mistake.
+func (f *admissionFlags) admission(cmd *cobra.Command) (*client.Admission, error) {
+	if f.on {
+		return &f.Admission, nil
+	}
+	for _, name := range []string{"namespaces", "namespace-label", "cluster-scoped", "kinds", "exclude-kinds", "privileged", "rule"} {
+		if cmd.Flags().Changed("admission-" + name) {
+			return nil, &exitError{exitUsage, "--admission-" + name + " needs --admission", ""}
+		}
+	}
+	return nil, nil
 }
 
 func (a *app) agentDrainCommand() *cobra.Command {

@@ -22,7 +22,7 @@ func (a *app) deployPrunesCommand() *cobra.Command {
 }
 
 func heldPruneResource(deployment, agent string) resource[apiv1.HeldPrune] {
-	id := func(v apiv1.HeldPrune) string { return v.Agent + " " + v.Object }
+	id := func(v apiv1.HeldPrune) string { return v.Agent + " " + v.Target + " " + v.Object }
 	query := url.Values{"limit": {"500"}}
 	if agent != "" {
 		query.Set("agent", agent)

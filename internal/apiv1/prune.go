@@ -8,6 +8,7 @@ type HeldPrune struct {
 	Reason  string `json:"reason,omitempty" doc:"Why it is held, in one word; see docs/reasons.md."`
 	Message string `json:"message,omitempty" doc:"Why it is held."`
 	Commit  string `json:"commit,omitempty" doc:"Commit of the desired state, which does not contain the object."`
+	Deleted bool   `json:"deleted,omitempty" doc:"The deployment of the object is being deleted. Another one may have its name."`
 	// Current is false until the agent has reported for the desired state.
 	Current   bool `json:"current" doc:"The agent has reported for the current desired state. Otherwise you cannot confirm the deletion yet."`
 	Confirmed bool `json:"confirmed" doc:"The deletion is confirmed, and the agent has not deleted the object yet."`

@@ -99,6 +99,7 @@ const (
 	ReasonProtectedKind         Reason = "ProtectedKind"
 	ReasonNotEmpty              Reason = "NotEmpty"
 	ReasonHeldAfterRecovery     Reason = "HeldAfterRecovery"
+	ReasonHeldLeftover          Reason = "HeldLeftover"
 	ReasonHeldByKindFilter      Reason = "HeldByKindFilter"
 	ReasonPruneDisabled         Reason = "PruneDisabled"
 	ReasonPruneBlocked          Reason = "PruneBlocked"

@@ -101,6 +101,7 @@ var reasonGroups = []ReasonGroup{
 		{ReasonOverPruneLimit, "More objects left the source at once than the policy pruneLimit allows.", "Review them with kedge deploy prunes NAME and confirm them, or revert the commit."},
 		{ReasonProtectedKind, "The kind is protected. Kedge deletes such an object only after you confirm it by name.", "Confirm it by name, or delete it with kubectl."},
 		{ReasonNotEmpty, "The Namespace or CustomResourceDefinition still has objects that would be deleted with it.", "Delete or move the objects that the message names."},
+		{ReasonHeldLeftover, "An earlier installation of the deployment left the object. This one has never had it in its source.", "Confirm the deletion, add the object to the source, or delete it with kubectl."},
 		{ReasonHeldAfterRecovery, "The object was missing from the source when the server recovered from a backup or the agent was enrolled again.", "Confirm the deletion, or add the object to the source."},
 		{ReasonHeldByKindFilter, "The object left the source while the kind filter of the agent excluded its kind. The filter allows the kind now, and a change of a filter deletes nothing.", "Confirm the deletion, or add the object to the source."},
 		{ReasonPruneDisabled, "Pruning is off for the deployment or for the object.", "Delete the object with kubectl, or set the policy prune."},

@@ -59,6 +59,8 @@ type Options struct {
 	WithSecret bool
 	// WithoutDeployment omits the Deployment, for an agent that runs outside of its cluster. Image is not required then.
 	WithoutDeployment bool
+	// Admission adds an admission policy; nil for none.
+	Admission *Admission
 }
 
 // Namespace returns the default namespace of an agent. Agents with the same name and different tenants have different
@@ -97,6 +99,9 @@ func Manifest(o Options) ([]byte, error) {
 	if o.Agent.Tunnel {
 		objects = append(objects, o.tunnel()...)
 	}
+	if o.Admission != nil {
+		objects = append(objects, o.admission()...)
+	}
 	if o.WithSecret {
 		objects = append(objects, o.tokenSecret())
 	}
@@ -118,6 +123,11 @@ func (o Options) check() error {
 	}
 	if o.Replicas < 0 || o.Replicas > maxReplicas {
 		return fleet.Invalid("replicas", "must be between 1 and %d: one replica leads, the others are standbys", maxReplicas)
+	}
+	if o.Admission != nil {
+		if err := o.Admission.check(); err != nil {
+			return err
+		}
 	}
 	if o.WithSecret && o.Token == "" {
 		return fmt.Errorf("generating the manifest of agent %q: the token is missing", o.Agent.Name)

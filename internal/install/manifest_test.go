@@ -53,6 +53,7 @@ func TestManifestMatchesGoldenFile(t *testing.T) {
 		"tunnel":             func(o *install.Options) { o.Agent.Tunnel, o.TenantName = true, "acme" },
 		"tunnel-namespaced":  func(o *install.Options) { namespaced(o); o.Agent.Tunnel = true },
 		"replicas":           func(o *install.Options) { o.Replicas = 2 },
+		"admission":          func(o *install.Options) { o.Admission = &strict },
 		"outside":            func(o *install.Options) { o.WithoutDeployment, o.Image = true, "" },
 		"plaintext-ignores":  func(o *install.Options) { o.ServerAddress = "ws://127.0.0.1:8080" },
 	}

@@ -166,14 +166,14 @@ func (t *tenant) creates(ctx context.Context, rng *rand.Rand, a *app) error {
 // mistakes makes edits that are refused, and one that cannot be done. The objects must stay meanwhile.
 func (t *tenant) mistakes(ctx context.Context, a *app) error {
 	t.note("mistakes in %s", a.name)
-	for name, mistake := range map[string]func(*v1alpha1.GitOpsDeploymentSpec){
-		"no path":                         func(s *v1alpha1.GitOpsDeploymentSpec) { s.Source.Path = "" },
-		"the path /":                      func(s *v1alpha1.GitOpsDeploymentSpec) { s.Source.Path = "/" },
-		"a namespace without environment": func(s *v1alpha1.GitOpsDeploymentSpec) { s.Destination = v1alpha1.Destination{Namespace: "x"} },
-		"a type that does not exist":      func(s *v1alpha1.GitOpsDeploymentSpec) { s.Type = "sometimes" },
+	for i, mistake := range []func(*v1alpha1.GitOpsDeploymentSpec){
+		func(s *v1alpha1.GitOpsDeploymentSpec) { s.Source.Path = "" },
+		func(s *v1alpha1.GitOpsDeploymentSpec) { s.Source.Path = "/" },
+		func(s *v1alpha1.GitOpsDeploymentSpec) { s.Destination = v1alpha1.Destination{Namespace: "x"} },
+		func(s *v1alpha1.GitOpsDeploymentSpec) { s.Type = "sometimes" },
 	} {
 		if err := t.change(ctx, a, mistake); !apierrors.IsInvalid(err) {
-			return fmt.Errorf("%s is accepted: %w", name, err)
+			return fmt.Errorf("mistake %d is accepted: %w", i, err)
 		}
 	}
 	const nowhere = "nowhere"

@@ -17,6 +17,8 @@ const (
 	// HeldAfterRecovery means: it was missing from the first version after a recovery of the server, which did not know what this
 	// cluster has: a backup was restored, or the agent was enrolled again.
 	HeldAfterRecovery Hold = "AfterRecovery"
+	// HeldLeftover means: an earlier installation of the deployment left it, and this one has never had it in its source.
+	HeldLeftover Hold = "Leftover"
 	// HeldByKindFilter means: it left while the kind filter of the agent excluded its kind. A filter that allows the kind
 	// again must not delete it.
 	HeldByKindFilter Hold = "KindFilter"
@@ -24,7 +26,12 @@ const (
 
 // OutsideChange reports whether a held object does not count for the prune limit: the change of the source that is being
 // applied did not remove it.
-func (h Hold) OutsideChange() bool { return h == HeldAfterRecovery || h == HeldByKindFilter }
+func (h Hold) OutsideChange() bool {
+	return h == HeldAfterRecovery || h == HeldByKindFilter || h == HeldLeftover
+}
+
+// unseen reports whether a user who deletes the deployment may not know of a held object.
+func (h Hold) unseen() bool { return h == HeldAfterRecovery || h == HeldLeftover }
 
 // Cause returns why an object is held; zero when it is not. A hold of a newer build is held like one over the limit.
 func (h Hold) Cause() fleet.Cause {
@@ -34,6 +41,8 @@ func (h Hold) Cause() fleet.Cause {
 	case HeldAfterRecovery:
 		return fleet.Cause{Reason: fleet.ReasonHeldAfterRecovery,
 			Message: "it was missing when the server recovered (a backup was restored, or the agent was enrolled again), and its deletion was not confirmed since"}
+	case HeldLeftover:
+		return fleet.Cause{Reason: fleet.ReasonHeldLeftover, Message: "an earlier installation of the deployment left it, and its deletion was not confirmed since"}
 	case HeldByKindFilter:
 		return fleet.Cause{Reason: fleet.ReasonHeldByKindFilter,
 			Message: "it left while the kind filter of the agent excluded its kind, and its deletion was not confirmed since"}

@@ -99,7 +99,7 @@ func (p Plan) Decide(ref fleet.ObjectRef, held Hold) Decision {
 			Message: ref.Kind + " is a protected kind, which is only deleted when that is confirmed by name, or by hand"}}
 	case !p.limit.IsZero():
 		return Decision{Confirmable: true, Hold: HeldOverLimit, Cause: p.limit}
-	case held == HeldAfterRecovery && p.tombstone && !p.consent:
+	case held.unseen() && p.tombstone && !p.consent:
 		return Decision{Protected: true, Confirmable: true, Cause: held.Cause()}
 	case held != "" && !p.tombstone:
 		return Decision{Confirmable: true, Cause: held.Cause()}

@@ -46,6 +46,33 @@ type ManifestOptions struct {
 	RegistrationSecret string
 	// WithoutDeployment leaves the Deployment out.
 	WithoutDeployment bool
+	// Admission adds an admission policy; nil for none.
+	Admission *Admission
+}
+
+// Admission limits what an agent may write, beyond RBAC.
+type Admission struct {
+	Namespaces, NamespaceLabels, Kinds, ExcludeKinds, Rules []string
+	ClusterScoped, Privileged                               bool
+}
+
+func (a *Admission) query(to url.Values) {
+	if a == nil {
+		return
+	}
+	to.Set("admission", "true")
+	for name, list := range map[string][]string{
+		"admissionNamespace": a.Namespaces, "admissionNamespaceLabel": a.NamespaceLabels, "admissionKind": a.Kinds, "admissionExcludeKind": a.ExcludeKinds, "admissionRule": a.Rules,
+	} {
+		for _, value := range list {
+			to.Add(name, value)
+		}
+	}
+	for name, set := range map[string]bool{"admissionClusterScoped": a.ClusterScoped, "admissionPrivileged": a.Privileged} {
+		if set {
+			to.Set(name, "true")
+		}
+	}
 }
 
 // Manifest returns the manifest of an agent without its token.
@@ -69,6 +96,7 @@ func (c *Client) Manifest(ctx context.Context, name string, o ManifestOptions) (
 	if o.WithoutDeployment {
 		query.Set("withoutDeployment", "true")
 	}
+	o.Admission.query(query)
 	return c.do(ctx, http.MethodGet, c.In("agents", name, "manifest"), query, nil)
 }
 

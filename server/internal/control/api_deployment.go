@@ -149,6 +149,8 @@ type Webhook struct {
 type HeldPrune struct {
 	store.HeldObject
 	Commit string // of the desired state of the target
+	// Deleted means that its deployment is being deleted. Another one may have the same name.
+	Deleted bool
 	// Current means that its agent has reported for the desired state; otherwise the set of held objects may
 	// still change.
 	Current   bool

@@ -233,6 +233,9 @@ func TestHeldObjectsOfBothDeploymentsWithANameAreConfirmed(t *testing.T) {
 	if done.Targets != 1 || len(d.confirmed(t, "paris")) > 0 {
 		t.Errorf("%+v were confirmed, and %q for the live deployment", done, d.confirmed(t, "paris"))
 	}
+	if log, err := d.Audit(d.ctx, root, "default", store.AuditFilter{Limit: 1}); err != nil || log[0].ID != string(leaving.DeploymentID) {
+		t.Errorf("the audit log says %+v, %v", log, err)
+	}
 	for _, target := range d.onAgent(t, paris) {
 		if target.ID == leaving.ID && !slices.Equal(target.Desired.Confirmed, []string{heldClaim}) {
 			t.Errorf("the deleted deployment has %q confirmed", target.Desired.Confirmed)

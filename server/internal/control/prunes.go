@@ -37,7 +37,9 @@ func (s *Service) HeldPrunes(
 		for _, d := range startingWith(all, holders[after.Target].DeploymentID) {
 			err := eachHeld(ctx, tx, d, after, func(o store.HeldObject) (more bool) {
 				if h, ok := holders[o.Target]; ok {
-					out = append(out, HeldPrune{HeldObject: o, Commit: h.Desired.Commit, Current: s.answered(h), Confirmed: slices.Contains(h.Desired.Confirmed, o.String())})
+					out = append(out, HeldPrune{
+						HeldObject: o, Commit: h.Desired.Commit, Deleted: !d.DeletedAt.IsZero(), Current: s.answered(h), Confirmed: slices.Contains(h.Desired.Confirmed, o.String()),
+					})
 				}
 				return len(out) < limit
 			})
@@ -143,11 +145,8 @@ func (s *Service) ConfirmPrune(ctx context.Context, p auth.Principal, tenant, na
 		if err != nil {
 			return err
 		}
-		out, err = s.confirm(ctx, tx, all, req)
-		if err != nil || out.Targets == 0 {
-			return err
-		}
-		return s.record(ctx, tx, p, all[0], "deployment.confirm-prune", fleet.ReasonPruneConfirmed, out.String())
+		out, err = s.confirm(ctx, tx, p, all, req)
+		return err
 	})
 	return out, err
 }
@@ -176,7 +175,7 @@ func (req ConfirmPrune) check() error {
 }
 
 // confirm writes the confirmations, each to the target with the held object.
-func (s *Service) confirm(ctx context.Context, tx store.Tx, deployments []fleet.Deployment, req ConfirmPrune) (ConfirmedPrune, error) {
+func (s *Service) confirm(ctx context.Context, tx store.Tx, p auth.Principal, deployments []fleet.Deployment, req ConfirmPrune) (ConfirmedPrune, error) {
 	holders, err := s.holders(ctx, tx, deployments, req.Agent)
 	if err != nil {
 		return ConfirmedPrune{}, err
@@ -186,12 +185,57 @@ func (s *Service) confirm(ctx context.Context, tx store.Tx, deployments []fleet.
 		return ConfirmedPrune{}, err
 	}
 	chosen, err := req.choose(held)
+	if err == nil && !req.All {
+		err = oneDeployment(chosen, holders)
+	}
 	if err != nil {
 		return ConfirmedPrune{}, err
 	}
 	var out ConfirmedPrune
+	for _, d := range deployments {
+		done, err := s.confirmOf(ctx, tx, d, chosen, holders, held)
+		if err != nil {
+			return ConfirmedPrune{}, err
+		}
+		if done.Targets > 0 {
+			if err := s.record(ctx, tx, p, d, "deployment.confirm-prune", fleet.ReasonPruneConfirmed, done.String()); err != nil {
+				return ConfirmedPrune{}, err
+			}
+		}
+		out.Objects, out.Deletions, out.Targets = append(out.Objects, done.Objects...), out.Deletions+done.Deletions, out.Targets+done.Targets
+	}
+	out.Objects = slices.Compact(slices.Sorted(slices.Values(out.Objects)))
+	return out, nil
+}
+
+// oneDeployment refuses a name of objects on several agents that belong to different deployments: a user who has seen one of them
+// may not know of the other.
+func oneDeployment(chosen map[fleet.TargetID][]string, holders map[fleet.TargetID]fleet.Target) error {
+	first := map[string]fleet.Target{}
+	for _, id := range slices.Sorted(maps.Keys(chosen)) {
+		for _, name := range chosen[id] {
+			t, known := first[name]
+			if !known {
+				first[name] = holders[id]
+			}
+			if o := holders[id]; known && o.DeploymentID != t.DeploymentID && o.AgentID != t.AgentID {
+				return fleet.Conflict("%s is held on %q and on %q by two deployments named %q, one of which is deleted: set the agent", name, t.AgentName, o.AgentName, o.DeploymentName)
+			}
+		}
+	}
+	return nil
+}
+
+// confirmOf writes the chosen confirmations of one deployment.
+func (s *Service) confirmOf(
+	ctx context.Context, tx store.Tx, d fleet.Deployment, chosen map[fleet.TargetID][]string, holders map[fleet.TargetID]fleet.Target, held map[string][]fleet.TargetID,
+) (ConfirmedPrune, error) {
+	var out ConfirmedPrune
 	for _, id := range slices.Sorted(maps.Keys(chosen)) {
 		t := holders[id]
+		if t.DeploymentID != d.ID {
+			continue
+		}
 		all := slices.Compact(slices.Sorted(slices.Values(slices.Concat(stillHeld(t, held), chosen[id]))))
 		if len(all) > wire.MaxConfirmed {
 			return ConfirmedPrune{}, fleet.Invalid("objects", "agent %q would have %d deletions confirmed for one revision, which is more than %d",
@@ -208,8 +252,14 @@ func (s *Service) confirm(ctx context.Context, tx store.Tx, deployments []fleet.
 		}
 		out.Targets++
 	}
-	out.Objects = slices.Compact(slices.Sorted(slices.Values(out.Objects)))
-	return out, nil
+	if len(out.Objects) == 0 {
+		return out, nil
+	}
+	suspended, err := suspendedBy(ctx, tx, d)
+	if err == nil && !suspended.IsZero() {
+		err = fleet.Conflict("nothing of deployment %q can be deleted now: %s", d.Name, suspended)
+	}
+	return out, err
 }
 
 // stillHeld returns the confirmed deletions of a target that are not done yet. An agent that is done has
@@ -221,32 +271,20 @@ func stillHeld(t fleet.Target, held map[string][]fleet.TargetID) []string {
 	return slices.DeleteFunc(slices.Clone(t.Desired.Confirmed), func(name string) bool { return !slices.Contains(held[name], t.ID) })
 }
 
-// heldNow returns the held objects of the targets for their desired states, by name. It refuses if one of their deployments is
-// suspended.
+// heldNow returns the held objects of the targets for their desired states, by name.
 func (s *Service) heldNow(
 	ctx context.Context, tx store.Tx, deployments []fleet.Deployment, holders map[fleet.TargetID]fleet.Target,
 ) (map[string][]fleet.TargetID, error) {
 	out := map[string][]fleet.TargetID{}
 	for _, d := range deployments {
-		found := false
 		err := eachHeld(ctx, tx, d, store.HeldObject{}, func(o store.HeldObject) (more bool) {
 			if t, ok := holders[o.Target]; ok && s.answered(t) {
-				out[o.String()], found = append(out[o.String()], o.Target), true
+				out[o.String()] = append(out[o.String()], o.Target)
 			}
 			return true
 		})
 		if err != nil {
 			return nil, err
-		}
-		if !found {
-			continue
-		}
-		suspended, err := suspendedBy(ctx, tx, d)
-		if err != nil {
-			return nil, err
-		}
-		if !suspended.IsZero() {
-			return nil, fleet.Conflict("nothing of deployment %q can be deleted now: %s", d.Name, suspended)
 		}
 	}
 	return out, nil

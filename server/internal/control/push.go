@@ -107,7 +107,7 @@ func (s *Service) createPush(ctx context.Context, tx store.Tx, env *fleet.Enviro
 		return err
 	}
 	push.CredentialID = c.ID
-	if push.Instance, err = s.placer.ChooseInstance(ctx, tx, env.TenantID); err != nil {
+	if push.Instance, err = s.placer.ChooseInstance(ctx, tx, env.TenantID, push.APIURL); err != nil {
 		return err
 	}
 	env.Push = &push

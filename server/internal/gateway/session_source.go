@@ -36,25 +36,30 @@ func (s *session) source(ctx context.Context, t control.AgentTarget) (*fleet.Eng
 		out.Unsupported = append(out.Unsupported, fmt.Sprintf("%d objects, more than %d", set.Len(), wire.MaxSourceObjects))
 		return &out, nil
 	}
+	addObjects(&out, set, t.Desired.Namespace)
+	return &out, nil
+}
+
+// addObjects adds the objects, their namespaces, and those that their annotations keep. Only the cluster knows whether an unknown
+// kind has namespaces, so that such an object has two names.
+func addObjects(to *fleet.EngineSource, set *manifest.Set, namespace string) {
 	namespaces := map[string]bool{}
 	for _, o := range set.Objects() {
-		names := []string{o.Ref.String()}
-		if ref := o.Ref; ref.Namespace != "" {
+		if ref := manifest.Placed(o.Ref, ""); ref.Namespace != "" {
 			namespaces[ref.Namespace] = true
-		} else if t.Desired.Namespace != "" {
-			// Whether the kind has namespaces is known in the cluster only.
-			ref.Namespace = t.Desired.Namespace
+		}
+		var names []string
+		for _, ref := range manifest.Claims(o.Ref, namespace) {
 			names = append(names, ref.String())
 		}
-		out.Objects = append(out.Objects, names...)
+		to.Objects = append(to.Objects, names...)
 		if fleet.KeepsObject(o.Unstructured().GetAnnotations()) {
-			out.Kept = append(out.Kept, names...)
+			to.Kept = append(to.Kept, names...)
 		}
 	}
-	slices.Sort(out.Objects)
-	out.Namespaces = slices.Sorted(maps.Keys(namespaces))
-	slices.Sort(out.Kept)
-	return &out, nil
+	slices.Sort(to.Objects)
+	slices.Sort(to.Kept)
+	to.Namespaces = slices.Sorted(maps.Keys(namespaces))
 }
 
 // sentCredential is what was sent about the credential of a source.

@@ -195,12 +195,9 @@ func (k *environmentKind) delete(ctx context.Context, r resource, cr *v1alpha1.M
 	p := principal(tenant, ownerFor(r.kind, cr), cr)
 	err = k.remove(ctx, tenant, p, cr)
 	if cause, final := refused(err); final {
-		if err := k.storeInUse(ctx, r, tenant, p, cr); err != nil {
-			return err
-		}
 		cause.Message += "; if the cluster is lost, set the annotation " + v1alpha1.AbandonDeletions + ": its objects stay"
 		set(&cr.Status.Conditions, cr.Generation, v1alpha1.ConditionDeleted, metav1.ConditionFalse, cause)
-		return nil
+		return k.storeInUse(ctx, r, tenant, p, cr)
 	}
 	if err != nil {
 		return err

@@ -16,12 +16,14 @@ type instance struct {
 	connected    bool
 	load         int // targets and push environments
 	environments int
+	sameCluster  bool // has an environment with the API server
 }
 
-// ChooseInstance returns the engine instance of a tenant for a new push environment: a connected one, with the least load;
-// "" if there is none.
-func (p *Placer) ChooseInstance(ctx context.Context, tx store.Tx, tenant fleet.TenantID) (fleet.AgentID, error) {
-	candidates, err := instances(ctx, tx, tenant)
+// ChooseInstance returns the engine instance of a tenant for a push environment with an API server: a connected one, if possible
+// that of another environment of the same cluster, because only one agent hands objects over; with the least load otherwise. It
+// returns "" if there is none.
+func (p *Placer) ChooseInstance(ctx context.Context, tx store.Tx, tenant fleet.TenantID, apiURL string) (fleet.AgentID, error) {
+	candidates, err := instances(ctx, tx, tenant, apiURL)
 	if err != nil || len(candidates) == 0 {
 		return "", err
 	}
@@ -29,17 +31,20 @@ func (p *Placer) ChooseInstance(ctx context.Context, tx store.Tx, tenant fleet.T
 }
 
 func compareInstances(a, b instance) int {
-	if a.connected != b.connected {
-		if a.connected {
+	yesFirst := func(a, b bool) int {
+		switch {
+		case a == b:
+			return 0
+		case a:
 			return -1
 		}
 		return 1
 	}
-	return cmp.Or(cmp.Compare(a.load, b.load), cmp.Compare(a.agent.Name, b.agent.Name))
+	return cmp.Or(yesFirst(a.connected, b.connected), yesFirst(a.sameCluster, b.sameCluster), cmp.Compare(a.load, b.load), cmp.Compare(a.agent.Name, b.agent.Name))
 }
 
 // instances returns the engine instances of a tenant that may serve one more push environment.
-func instances(ctx context.Context, tx store.Tx, tenant fleet.TenantID) ([]instance, error) {
+func instances(ctx context.Context, tx store.Tx, tenant fleet.TenantID, apiURL string) ([]instance, error) {
 	agents, err := listing.Agents(ctx, tx, tenant, store.AgentFilter{})
 	if err != nil {
 		return nil, err
@@ -70,6 +75,7 @@ func instances(ctx context.Context, tx store.Tx, tenant fleet.TenantID) ([]insta
 		for _, e := range environments {
 			if e.Push != nil && e.Push.Instance == a.ID {
 				i.environments++
+				i.sameCluster = i.sameCluster || e.Push.APIURL == apiURL
 			}
 		}
 		i.load = counts[a.ID] + i.environments
@@ -94,7 +100,7 @@ func (p *Placer) PlacePush(ctx context.Context, tx store.Tx, tenant fleet.Tenant
 			}
 			continue
 		}
-		if env.Push.Instance, err = p.ChooseInstance(ctx, tx, tenant); err != nil || env.Push.Instance == "" {
+		if env.Push.Instance, err = p.ChooseInstance(ctx, tx, tenant, env.Push.APIURL); err != nil || env.Push.Instance == "" {
 			return err
 		}
 		if err := tx.Environments().Update(ctx, env); err != nil {

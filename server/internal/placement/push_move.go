@@ -34,7 +34,7 @@ func (p *Placer) beginMove(ctx context.Context, tx store.Tx, env *fleet.Environm
 	if err != nil && !errors.Is(err, store.ErrNotFound) || err == nil && !from.Draining {
 		return false, err
 	}
-	next, err := p.ChooseInstance(ctx, tx, env.TenantID)
+	next, err := p.ChooseInstance(ctx, tx, env.TenantID, env.Push.APIURL)
 	if err != nil || next == "" {
 		return false, err
 	}
@@ -97,7 +97,7 @@ func (p *Placer) finishMove(ctx context.Context, tx store.Tx, env fleet.Environm
 			return nil // the next report of the agent tries again
 		}
 	}
-	next, err := p.ChooseInstance(ctx, tx, env.TenantID)
+	next, err := p.ChooseInstance(ctx, tx, env.TenantID, env.Push.APIURL)
 	if err != nil || next == "" {
 		return err
 	}

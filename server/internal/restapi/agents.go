@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -46,6 +47,18 @@ type (
 		Namespace          string `query:"namespace" maxLength:"63" doc:"Namespace of the agent. The server has a default."`
 		RegistrationSecret string `query:"registrationSecret" maxLength:"253" doc:"Name of a Secret that you create in the namespace of the agent; its key registrationToken holds the token."`
 		WithoutDeployment  bool   `query:"withoutDeployment" doc:"Leave the Deployment out: for an agent that runs outside its cluster, and to uninstall one, because deleting the Namespace deletes the Deployment."`
+		admissionQuery
+	}
+	// admissionQuery is an embedded struct, because a query has no nested values.
+	admissionQuery struct {
+		Admission                bool     `query:"admission" doc:"Add a ValidatingAdmissionPolicy that limits the agent beyond RBAC. The other parameters say to what; privileged pods are always refused without admissionPrivileged."`
+		AdmissionNamespaces      []string `query:"admissionNamespace,explode" doc:"Pattern of namespaces that the agent may write in, such as team-*; repeatable."`
+		AdmissionNamespaceLabels []string `query:"admissionNamespaceLabel,explode" doc:"KEY=VALUE that namespaces must have; repeatable."`
+		AdmissionClusterScoped   bool     `query:"admissionClusterScoped" doc:"Allow objects without a namespace although namespaces are limited."`
+		AdmissionKinds           []string `query:"admissionKind,explode" doc:"Only these kinds, such as ConfigMap or *.apps; repeatable."`
+		AdmissionExcludeKinds    []string `query:"admissionExcludeKind,explode" doc:"Not these kinds; repeatable."`
+		AdmissionPrivileged      bool     `query:"admissionPrivileged" doc:"Allow privileged pods."`
+		AdmissionRules           []string `query:"admissionRule,explode" doc:"CEL expression that must be true for each object; repeatable."`
 	}
 	manifestOutput struct {
 		ContentType string `header:"Content-Type"`
@@ -208,11 +221,31 @@ func (a *api) getManifest(ctx context.Context, p auth.Principal, in *manifestInp
 	opts := a.installOptions(in.Tenant, in.ServerAddress, in.Image)
 	opts.Agent, opts.Replicas, opts.WithoutDeployment = view.Agent, in.Replicas, in.WithoutDeployment
 	opts.AgentNamespace, opts.RegistrationSecret = in.Namespace, in.RegistrationSecret
+	if opts.Admission, err = in.admission(); err != nil {
+		return nil, err
+	}
 	manifest, err := install.Manifest(opts)
 	if err != nil {
 		return nil, err
 	}
 	return &manifestOutput{ContentType: "application/yaml", Body: manifest}, nil
+}
+
+// admission returns the limits of a query; nil if it has none. Limits without the policy would limit nothing.
+func (q admissionQuery) admission() (*install.Admission, error) {
+	out := &install.Admission{
+		Namespaces: q.AdmissionNamespaces, ClusterScoped: q.AdmissionClusterScoped, Kinds: q.AdmissionKinds, ExcludeKinds: q.AdmissionExcludeKinds,
+		Privileged: q.AdmissionPrivileged, Rules: q.AdmissionRules,
+	}
+	if !q.Admission {
+		if len(q.AdmissionNamespaceLabels) > 0 || !reflect.ValueOf(*out).IsZero() {
+			return nil, fleet.Invalid("admission", "must be set to limit the agent")
+		}
+		return nil, nil
+	}
+	var err error
+	out.NamespaceLabels, err = labelled(q.AdmissionNamespaceLabels)
+	return out, err
 }
 
 func (a *api) installOptions(tenantName, address, image string) install.Options {

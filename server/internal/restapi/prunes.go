@@ -64,7 +64,7 @@ func (a *api) confirmPrune(ctx context.Context, p auth.Principal, in *confirmPru
 
 func heldPruneJSON(h control.HeldPrune) apiv1.HeldPrune {
 	return apiv1.HeldPrune{
-		Target: string(h.Target), Agent: h.Agent, Object: h.String(), Reason: string(h.Reason), Message: h.Message, Commit: h.Commit, Current: h.Current, Confirmed: h.Confirmed,
+		Target: string(h.Target), Agent: h.Agent, Object: h.String(), Reason: string(h.Reason), Message: h.Message, Commit: h.Commit, Deleted: h.Deleted, Current: h.Current, Confirmed: h.Confirmed,
 	}
 }
 

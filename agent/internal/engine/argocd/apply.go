@@ -181,9 +181,6 @@ func (t *target) create(ctx context.Context, need projectNeed) outcome {
 		"spec":     specOf(*t.work, need.name, need.server),
 	}}
 	t.mark(obj, nil, need)
-	// Argo CD tracks objects by the name of the Application: those of an earlier one, which was detached, or deleted by hand.
-	// They are not deleted because the source does not have them.
-	setAnnotations(obj, map[string]string{annotationHeld: holdEverything})
 	written, err := t.engine.applications.Create(ctx, obj, metav1.CreateOptions{FieldManager: managedBy})
 	if apierrors.IsAlreadyExists(err) {
 		return t.writeFailed(&nameInUseError{"Application", obj.GetName()})
@@ -208,7 +205,7 @@ func (t *target) mark(obj *unstructured.Unstructured, app *application, need pro
 		annotationDeployment: t.work.Tenant + "/" + t.work.Deployment, annotationVersion: versionText(t.work.State.Version),
 		annotationDigest: t.work.State.Digest, annotationNamespaces: jsonText(need.namespaces), annotationEnd: "",
 		annotationEnvironment: string(t.work.Source.Environment), annotationServer: need.server, annotationAgentNamespace: t.engine.namespace,
-		annotationManaged: app.managed().add(t.work.Source.Objects).text(t.work.Source.Objects),
+		annotationManaged: t.managed(app),
 	}
 	kept := t.work.Source.Kept
 	if app != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/kedge-dev/kedge/agent/internal/engine/argocd"
 	"github.com/kedge-dev/kedge/agent/internal/engine/enginetest"
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/manifest"
 	"github.com/kedge-dev/kedge/internal/testkit"
 	argocdtest "github.com/kedge-dev/kedge/internal/testkit/argocd"
 	"github.com/kedge-dev/kedge/internal/testkit/gitserver"
@@ -98,11 +99,11 @@ func (s *sources) commit(t testing.TB, d engine.Desired) (*fleet.EngineSource, s
 			t.Error(err)
 		}
 		files[fmt.Sprintf("app/%04d.yaml", i)] = string(text)
-		names := []string{o.Ref.String()}
-		if ref := o.Ref; ref.Namespace != "" {
+		if ref := manifest.Placed(o.Ref, ""); ref.Namespace != "" {
 			namespaces[ref.Namespace] = true
-		} else if d.State.Namespace != "" {
-			ref.Namespace = d.State.Namespace
+		}
+		var names []string
+		for _, ref := range manifest.Claims(o.Ref, d.State.Namespace) {
 			names = append(names, ref.String())
 		}
 		out.Objects = append(out.Objects, names...)

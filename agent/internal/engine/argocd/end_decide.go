@@ -30,8 +30,11 @@ func (t *target) decideEnd(app *application) (out endDecision) {
 	for _, r := range app.objects() {
 		ref := r.ref()
 		plan, hold := ownPlan, holds[ref.String()]
-		if r.RequiresPruning && (unreadable || hold == "" && !managed.has(ref.String())) {
+		switch {
+		case r.RequiresPruning && unreadable:
 			plan, hold = leftPlan, inventory.HeldAfterRecovery
+		case r.RequiresPruning && hold == "" && len(managed) > 0 && !managed.has(ref.String()), hold == inventory.HeldLeftover:
+			plan, hold = leftPlan, inventory.HeldLeftover
 		}
 		why, held := t.keeps(app, ref), false
 		if why.IsZero() {

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -166,13 +167,12 @@ func (w *world) rendered(commit string) (out []string) {
 			continue // Argo CD reports it
 		}
 		for _, o := range objects {
-			out = append(out, o.Ref.String())
-			if o.Ref.Namespace == "" {
-				o.Ref.Namespace = w.ns
-				out = append(out, o.Ref.String())
+			for _, ref := range manifest.Claims(o.Ref, w.ns) {
+				out = append(out, ref.String())
 			}
 		}
 	}
+	slices.Sort(out)
 	return out
 }
 

@@ -16,7 +16,7 @@ import (
 )
 
 // annotationLimit bounds an annotation; the annotations of an object have 256 KiB together.
-const annotationLimit = 100 << 10
+const annotationLimit = 80 << 10
 
 // prune decides on the objects that have left the source, and has Argo CD delete those that may be deleted. It returns a
 // status for each. desired counts the objects of the source, and unsettled those of them that are not in place.
@@ -43,7 +43,7 @@ func (t *target) prune(ctx context.Context, app *application, last attempt, desi
 	for _, ref := range gone {
 		// Argo CD lists what an earlier Application left when the project allows its namespace and kind, which may be late.
 		if name := ref.String(); holds[name] == "" && !managed.has(name) {
-			holds[name] = inventory.HeldAfterRecovery
+			holds[name] = inventory.HeldLeftover
 		}
 	}
 	missed := 0

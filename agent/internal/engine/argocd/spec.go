@@ -163,6 +163,8 @@ func unsupported(d engine.Desired) fleet.Cause {
 			Message: "this agent has Argo CD apply, and the server sent rendered objects: enroll it with the namespace of Argo CD, or install it without"}
 	case len(d.Source.Unsupported) > 0:
 		return fleet.Cause{Reason: fleet.ReasonSourceUnsupported, Message: "Argo CD cannot apply " + strings.Join(d.Source.Unsupported, ", ")}
+	case len(jsonText(d.Source.Kept))+len(jsonText(d.Source.Namespaces)) > annotationLimit/2:
+		return fleet.Cause{Reason: fleet.ReasonSourceUnsupported, Message: "the source has too many objects that annotations keep, or too many namespaces, for one Application: split the deployment"}
 	case p.ServiceAccount != "":
 		return policy("serviceAccount", "it applies with its own permissions")
 	case p.Replace:
