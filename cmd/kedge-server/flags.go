@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
 
 	"github.com/kedge-dev/kedge/internal/obs"
 	"github.com/kedge-dev/kedge/server"
@@ -131,8 +132,11 @@ func (f *flags) read(args []string) (server.DatabaseConfig, error) {
 	if f.db.Database, err = databaseURL(f.db.Database, f.urlFile, os.Getenv(databaseEnv)); err != nil {
 		return f.db, err
 	}
-	f.db.Log, err = obs.NewLogger(f.err, f.logFormat)
-	return f.db, err
+	if f.db.Log, err = obs.NewLogger(f.err, f.logFormat); err != nil {
+		return f.db, err
+	}
+	klog.SetSlogLogger(f.db.Log.With(obs.KeyComponent, "client-go"))
+	return f.db, nil
 }
 
 // databaseURL returns the database from a flag, a file or the environment. Every user of a machine can read the
