@@ -24,6 +24,9 @@ type Config struct {
 	Listen string
 	// AgentListen, if not empty, is a second address for agents only.
 	AgentListen string
+	// PrivateListen, if not empty, is the address for other servers that share the database. They reach it at PrivateAddress;
+	// default PrivateListen.
+	PrivateListen, PrivateAddress string
 	// MetricsListen is the address of /metrics and a detailed /readyz, without TLS; default none.
 	MetricsListen string
 	// DataDir contains the SQLite database, the keys of the server, its CA, and the Git mirrors.

@@ -44,6 +44,9 @@ func Run(ctx context.Context, cfg Config) error {
 			return err
 		}
 	}
+	if err := cfg.checkPrivate(db.shared()); err != nil {
+		return err
+	}
 	if err := os.MkdirAll(cfg.DataDir, 0o700); err != nil {
 		return fmt.Errorf("making the data directory: %w", err)
 	}
@@ -73,7 +76,12 @@ func serve(ctx context.Context, cfg Config, db database, st store.Store, git *gi
 		return err
 	}
 	defer renders.close()
-	components, err := build(ctx, cfg, db, st, git, renders, metrics)
+	private, err := openPrivate(cfg) // first: the other servers learn its address
+	if err != nil {
+		return err
+	}
+	defer private.close()
+	components, err := build(ctx, cfg, parts{db, st, git, renders, private}, metrics)
 	if err != nil {
 		return err
 	}
@@ -98,7 +106,8 @@ func serve(ctx context.Context, cfg Config, db database, st store.Store, git *gi
 	stages := []stage.Stage{
 		{Name: "metrics", Run: monitor.run},
 		{Name: "control", Run: components.control.Work},
-		{Name: "relay", Run: components.relay.Run}, // records the requests that end with the listener
+		{Name: "relay", Run: components.relay.Run},                                    // records the requests that end with the listener
+		{Name: "replicas", Run: components.replicas.serve(private, components.relay)}, // carries requests until their tunnels end
 		{Name: "listener", Run: listener.Run},
 		{Name: "gateway", Run: components.gateway.Run},
 	}
@@ -115,6 +124,8 @@ type components struct {
 	gateway *gateway.Gateway
 	relay   *relay.Relay
 	renders *renderer
+	// replicas reaches the other servers, and serves them.
+	replicas replicas
 	// kubernetes serves custom resources; nil if there is no API server for them.
 	kubernetes *kubeapi.Server
 }
@@ -132,8 +143,17 @@ func openGit(cfg Config) (*gitsource.Manager, error) {
 	})
 }
 
-func build(ctx context.Context, cfg Config, db database, st store.Store, git *gitsource.Manager, renders *renderer, metrics prometheus.Registerer) (components, error) {
-	if err := checkKeys(ctx, cfg, st); err != nil {
+// parts are opened before the components are created.
+type parts struct {
+	db      database
+	store   store.Store
+	git     *gitsource.Manager
+	renders *renderer
+	private private
+}
+
+func build(ctx context.Context, cfg Config, p parts, metrics prometheus.Registerer) (components, error) {
+	if err := checkKeys(ctx, cfg, p.store); err != nil {
 		return components{}, err
 	}
 	keys, err := loadKeys(cfg)
@@ -141,14 +161,14 @@ func build(ctx context.Context, cfg Config, db database, st store.Store, git *gi
 		return components{}, err
 	}
 	c, err := control.New(control.Config{
-		Key: keys.own, Sealer: keys.ring, Version: version.String(), PollInterval: cfg.GitPollInterval, Shared: db.shared(),
-		Builder: renders.builder(st), RenderLimits: cfg.Render.limits(), CommitEmail: cfg.GitCommitEmail, Log: cfg.Log, Observe: newPushHistogram(metrics),
-	}, st, git)
+		Key: keys.own, Sealer: keys.ring, Version: version.String(), PollInterval: cfg.GitPollInterval, Shared: p.db.shared(), Address: p.private.address,
+		Builder: p.renders.builder(p.store), RenderLimits: cfg.Render.limits(), CommitEmail: cfg.GitCommitEmail, Log: cfg.Log, Observe: newPushHistogram(metrics),
+	}, p.store, p.git)
 	if err != nil {
 		return components{}, err
 	}
 	writers := 1
-	if db.shared() {
+	if p.db.shared() {
 		writers = 8 // half of its connections: PostgreSQL executes independent writes concurrently
 	}
 	g, err := gateway.New(gateway.Config{
@@ -157,9 +177,14 @@ func build(ctx context.Context, cfg Config, db database, st store.Store, git *gi
 	if err != nil {
 		return components{}, err
 	}
+	replicas, err := newReplicas(p.db.shared(), keys.own, c.ReplicaID())
+	if err != nil {
+		return components{}, err
+	}
 	kubernetes, err := newKubernetes(cfg, c)
 	return components{
-		key: keys.own, control: c, gateway: g, relay: relay.New(relay.Config{Log: cfg.Log}, c, g), renders: renders, kubernetes: kubernetes,
+		key: keys.own, control: c, gateway: g, relay: relay.New(relay.Config{Peers: replicas.peers(), Log: cfg.Log}, c, g), renders: p.renders,
+		replicas: replicas, kubernetes: kubernetes,
 	}, err
 }
 

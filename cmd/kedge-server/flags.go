@@ -50,6 +50,8 @@ func parseServe(args []string, s streams) (command, error) {
 	f := newFlags("serve", "runs the server", s)
 	f.StringVar(&cfg.Listen, "listen", "127.0.0.1:8080", "address of the REST API, the console, webhooks and agents")
 	f.StringVar(&cfg.AgentListen, "agent-listen", "", "second address, for agents only")
+	f.StringVar(&cfg.PrivateListen, "private-listen", "", "address for the other servers that share the database, for requests to agents that are connected to this server")
+	f.StringVar(&cfg.PrivateAddress, "private-address", "", "address of --private-listen as the other servers reach it (default: the listen address)")
 	f.StringVar(&cfg.MetricsListen, "metrics-listen", "127.0.0.1:8081", "address of /metrics and a detailed /readyz, without TLS; \"none\" disables it")
 	f.StringVar(&cfg.KeyFile, "key-file", "", "key file of the server, see new-key (default: created in the data directory; required with PostgreSQL)")
 	f.StringVar(&cfg.ExternalURL, "external-url", "", "URL of this server for users and agents (default: the listen address)")

@@ -139,6 +139,43 @@ func (s *Service) reopenConnections(ctx context.Context) error {
 	return nil
 }
 
+// ReplicaID names this server among those that share its database.
+func (s *Service) ReplicaID() string { return s.member.ID() }
+
+// AgentServers returns the other servers that an agent is connected to. Those with a standby come first, because the leader has
+// more to do.
+func (s *Service) AgentServers(ctx context.Context, agent fleet.AgentID) ([]fleet.ServerReplica, error) {
+	if !s.cfg.Shared {
+		return nil, nil
+	}
+	var rows []fleet.Connection
+	var servers []fleet.ServerReplica
+	err := s.store.View(ctx, func(tx store.Tx) (err error) {
+		if rows, err = tx.Connections().OfAgentsAllTenants(ctx, []fleet.AgentID{agent}); err != nil {
+			return err
+		}
+		servers, err = tx.Replicas().List(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("finding the servers of agent %q: %w", agent, err)
+	}
+	var first, last []fleet.ServerReplica
+	for _, server := range servers {
+		held := slices.DeleteFunc(slices.Clone(rows), func(c fleet.Connection) bool {
+			return c.Server != server.ID || !c.Connected() || c.Replica == polling.Replica
+		})
+		switch {
+		case len(held) == 0 || server.ID == s.member.ID():
+		case slices.ContainsFunc(held, func(c fleet.Connection) bool { return c.Standby }):
+			first = append(first, server)
+		default:
+			last = append(last, server)
+		}
+	}
+	return append(first, last...), nil
+}
+
 // pollerCame records that an agent polls. There is an event only if it did not poll another server before.
 func (s *Service) pollerCame(ctx context.Context, c fleet.Connection) error {
 	c.Server = s.member.ID()

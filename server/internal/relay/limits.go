@@ -34,6 +34,9 @@ func newOpenRequests(l Limits) *openRequests {
 	return &openRequests{limits: l, callers: map[string]int{}, agents: map[fleet.AgentID]int{}, tenants: map[fleet.TenantID]int{}}
 }
 
+// anotherServer is the caller of requests that another server forwards. That server limits the requests of each caller.
+const anotherServer = "another server"
+
 // take counts one more request. Call release, once, when it ends.
 func (r *openRequests) take(caller string, a fleet.Agent) (release func(), err error) {
 	r.mu.Lock()
@@ -50,14 +53,18 @@ func (r *openRequests) take(caller string, a fleet.Agent) (release func(), err e
 		}
 	}
 	r.total++
-	r.callers[caller]++
+	if caller != anotherServer {
+		r.callers[caller]++
+	}
 	r.agents[a.ID]++
 	r.tenants[a.TenantID]++
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.total--
-		decrement(r.callers, caller)
+		if caller != anotherServer {
+			decrement(r.callers, caller)
+		}
 		decrement(r.agents, a.ID)
 		decrement(r.tenants, a.TenantID)
 	}, nil

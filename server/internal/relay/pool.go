@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"errors"
-	"net"
 	"slices"
 	"sync"
 	"time"
@@ -319,10 +318,8 @@ func (p *pools) refill(agent fleet.AgentID) bool {
 	return false
 }
 
-// dial returns a connection through a tunnel to an agent, in the name of a caller.
-func (p *pools) dial(ctx context.Context, agent fleet.Agent, c wire.TunnelCaller) (net.Conn, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, waitForTunnel, errNoTunnel)
-	defer cancel()
+// open takes a tunnel to an agent that is connected to this server, and says who the caller is.
+func (p *pools) open(ctx context.Context, agent fleet.Agent, c wire.TunnelCaller) (*offer, error) {
 	for {
 		o, err := p.take(ctx, agent.ID)
 		if err != nil {
@@ -333,6 +330,6 @@ func (p *pools) dial(ctx context.Context, agent fleet.Agent, c wire.TunnelCaller
 			o.abort() // it ended before it was used: take another one
 			continue
 		}
-		return o.conn, nil
+		return o, nil
 	}
 }

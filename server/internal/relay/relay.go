@@ -12,6 +12,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,6 +33,10 @@ type Control interface {
 	Access(ctx context.Context, p auth.Principal, tenant, agent string) (control.Access, error)
 	// RecordAccess writes audit events.
 	RecordAccess(ctx context.Context, events []fleet.AuditEvent) error
+	// AgentServers returns the other servers that an agent is connected to.
+	AgentServers(ctx context.Context, agent fleet.AgentID) ([]fleet.ServerReplica, error)
+	// FollowChanges calls fn with all changes until ctx ends. When it fails, changes may be lost.
+	FollowChanges(ctx context.Context, fn func([]store.Change)) error
 }
 
 // Agents asks agents for tunnels.
@@ -45,17 +50,22 @@ type Config struct {
 	Limits Limits
 	// CheckEvery is how often the access of open requests is checked again; default 2 s.
 	CheckEvery time.Duration
-	Log        *slog.Logger
+	// Peers reaches agents that are connected to another server; nil if there are no other servers.
+	Peers Peers
+	Log   *slog.Logger
 }
 
 // Relay carries requests into clusters. Create it with New, and call Run.
 type Relay struct {
-	control  Control
-	pools    *pools
-	open     *openRequests
-	guards   *guards
-	recorder *recorder
-	log      *slog.Logger
+	control   Control
+	pools     *pools
+	peers     Peers // may be nil
+	locations *locations
+	absences  *absences
+	open      *openRequests
+	guards    *guards
+	recorder  *recorder
+	log       *slog.Logger
 }
 
 // New returns a relay.
@@ -63,14 +73,18 @@ func New(cfg Config, c Control, agents Agents) *Relay {
 	log := cfg.Log.With(obs.KeyComponent, "relay")
 	return &Relay{
 		control: c, pools: newPools(agents.OpenTunnels), open: newOpenRequests(cmp.Or(cfg.Limits, defaultLimits)), log: log,
+		peers: cfg.Peers, locations: newLocations(c.AgentServers), absences: newAbsences(),
 		guards:   &guards{every: cmp.Or(cfg.CheckEvery, checkEvery), access: c.Access, open: map[accessKey]*guarded{}},
 		recorder: newRecorder(c.RecordAccess, log),
 	}
 }
 
-// Run writes audit events until ctx ends.
+// Run writes audit events and follows changes until ctx ends.
 func (r *Relay) Run(ctx context.Context) error {
-	r.recorder.run(ctx)
+	var all sync.WaitGroup
+	all.Go(func() { r.recorder.run(ctx) })
+	all.Go(func() { r.follow(ctx) })
+	all.Wait()
 	return nil
 }
 
@@ -98,7 +112,7 @@ func (r *Relay) Refuse(w http.ResponseWriter, u *url.URL, code int, message stri
 
 // ServeKube proxies a request to the API server of the cluster of an agent. The URL of req is that of the API server.
 func (r *Relay) ServeKube(w http.ResponseWriter, req *http.Request, c Caller, tenant, agent string) {
-	x := &exchange{relay: r, caller: c, started: time.Now()}
+	x := &exchange{relay: r, caller: c, key: accessKey{c.Key, tenant, agent}, started: time.Now()}
 	release, err := r.admit(req, x, tenant, agent)
 	if err != nil {
 		x.refuse(w, req, err)
@@ -108,13 +122,16 @@ func (r *Relay) ServeKube(w http.ResponseWriter, req *http.Request, c Caller, te
 	ctx, cancel := context.WithCancel(req.Context())
 	defer cancel()
 	defer c.Guard(cancel)()
-	defer r.guards.watch(c.Principal, accessKey{c.Key, tenant, agent}, x.access, cancel)()
+	defer r.guards.watch(c.Principal, x.key, x.access, cancel)()
 	r.proxy(w, req.WithContext(ctx), x)
 }
 
 // admit decides whether a request may be sent. Call release when it ends.
 func (r *Relay) admit(req *http.Request, x *exchange, tenant, agent string) (release func(), err error) {
-	x.access, err = r.control.Access(req.Context(), x.caller.Principal, tenant, agent)
+	absent := false
+	if x.access, x.mark, absent = r.absences.of(x.key); !absent {
+		x.access, err = r.control.Access(req.Context(), x.caller.Principal, tenant, agent)
+	}
 	var denied *control.AccessError
 	var malformed error
 	x.what, malformed = kuberequest.Of(req.Method, req.URL)
@@ -128,6 +145,8 @@ func (r *Relay) admit(req *http.Request, x *exchange, tenant, agent string) (rel
 		return nil, &refusal{code: http.StatusServiceUnavailable, message: "the server cannot check your access now: try again", retry: time.Second}
 	case malformed != nil:
 		return nil, &refusal{code: http.StatusBadRequest, message: malformed.Error()}
+	case absent:
+		return nil, notConnected(agent)
 	}
 	if err := checkRequest(req, x.what); err != nil {
 		return nil, err
@@ -195,6 +214,8 @@ func checkRequest(req *http.Request, what kuberequest.Request) error {
 type exchange struct {
 	relay   *Relay
 	caller  Caller
+	key     accessKey
+	mark    uint64 // of absences, when the request began
 	access  control.Access
 	what    kuberequest.Request
 	started time.Time
@@ -223,7 +244,7 @@ func (r *Relay) proxy(w http.ResponseWriter, req *http.Request, x *exchange) {
 		r.recorder.record(x.event("begins"))
 	}
 	defer x.record()
-	conn, err := r.pools.dial(req.Context(), x.access.Agent, wire.TunnelCaller{
+	conn, err := r.dial(req.Context(), x.access.Agent, wire.TunnelCaller{
 		Request: x.caller.Request, User: x.access.User, Groups: x.access.Groups, Extra: x.access.Extra,
 	})
 	if err != nil {
@@ -295,8 +316,12 @@ func (x *exchange) fail(w http.ResponseWriter, req *http.Request, err error) {
 	name := x.access.Agent.Name
 	known := &refusal{code: http.StatusBadGateway, message: fmt.Sprintf("the connection to the agent %q was lost: %v", name, err)}
 	switch {
+	case errors.As(err, &known):
 	case errors.Is(err, errNotConnected):
-		known = &refusal{code: http.StatusServiceUnavailable, message: fmt.Sprintf("agent %q is not connected, or runs without --tunnel: kedge describe agent %s shows since when", name, name)}
+		x.relay.absences.add(x.key, x.access, x.mark)
+		known = notConnected(name)
+	case errors.As(err, new(*tooManyError)):
+		known = &refusal{code: http.StatusTooManyRequests, message: err.Error(), retry: 5 * time.Second}
 	case errors.Is(err, errNoTunnel):
 		known = &refusal{code: http.StatusGatewayTimeout, message: fmt.Sprintf("agent %q is connected but did not open a tunnel within %s", name, waitForTunnel)}
 	case errors.Is(err, context.Canceled):
@@ -304,6 +329,11 @@ func (x *exchange) fail(w http.ResponseWriter, req *http.Request, err error) {
 	}
 	x.status = known.code
 	refuse(w, req.URL, known)
+}
+
+func notConnected(agent string) *refusal {
+	return &refusal{code: http.StatusServiceUnavailable, message: fmt.Sprintf(
+		"agent %q is not connected, or runs without --tunnel: kedge describe agent %s shows since when", agent, agent)}
 }
 
 // once returns a dialer for a transport that sends one request.

@@ -51,11 +51,17 @@ type bench struct {
 	recorded []fleet.AuditEvent
 	failing  error // of RecordAccess
 	abort    []context.CancelFunc
+
+	checks  int                   // calls of Access
+	lookups int                   // calls of AgentServers
+	servers []fleet.ServerReplica // of the agent
+	lost    error                 // of AgentServers
+	changes chan []store.Change
 }
 
 func newBench(t *testing.T, cfg relay.Config, handler http.Handler) *bench {
 	t.Helper()
-	b := &bench{handler: handler, access: control.Access{
+	b := &bench{handler: handler, changes: make(chan []store.Change), access: control.Access{
 		Agent: paris, Tenant: fleet.Tenant{ID: "ten-1", Name: "acme"}, User: "kedge:person:ada", Groups: []string{"kedge:tenant:acme"},
 	}}
 	cfg.Log = slog.New(slog.DiscardHandler)
@@ -148,7 +154,28 @@ func (l *oneConn) Addr() net.Addr { return tunnel.Addr("agent") }
 func (b *bench) Access(context.Context, auth.Principal, string, string) (control.Access, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.checks++
 	return b.access, b.denied
+}
+
+// AgentServers implements relay.Control.
+func (b *bench) AgentServers(context.Context, fleet.AgentID) ([]fleet.ServerReplica, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lookups++
+	return b.servers, b.lost
+}
+
+// FollowChanges implements relay.Control.
+func (b *bench) FollowChanges(ctx context.Context, fn func([]store.Change)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case changes := <-b.changes:
+			fn(changes)
+		}
+	}
 }
 
 // RecordAccess implements relay.Control.
