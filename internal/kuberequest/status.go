@@ -40,7 +40,7 @@ type statusDetails struct {
 
 // WriteStatus responds with a Status of the Kubernetes API, which kubectl prints. origin says who responds. With retry, the
 // client may try again after that time. For discovery it is plain text: there, kubectl ignores a Status and prints
-// "unknown".
+// "unknown". It also ignores the text of 503 and 504 there, which become 502.
 func WriteStatus(w http.ResponseWriter, u *url.URL, origin string, code int, message string, retry time.Duration) {
 	s := status{Kind: "Status", APIVersion: "v1", Status: "Failure", Message: origin + ": " + message, Reason: reasons[code], Code: code}
 	h := w.Header()
@@ -52,6 +52,9 @@ func WriteStatus(w http.ResponseWriter, u *url.URL, origin string, code int, mes
 	h.Set(OriginHeader, origin)
 	if discovery(u.Path) {
 		h.Set("Content-Type", "text/plain; charset=utf-8")
+		if code == http.StatusServiceUnavailable || code == http.StatusGatewayTimeout {
+			code = http.StatusBadGateway
+		}
 		w.WriteHeader(code)
 		_, _ = io.WriteString(w, s.Message+"\n")
 		return

@@ -299,7 +299,7 @@ func TestRefusalOfDiscoveryIsText(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, relay.Config{}, echo)
 	b.set(func() { b.away = true })
-	if resp, body := b.do(t, http.MethodGet, "/api", nil); !strings.HasPrefix(body, "kedge: agent") || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") {
+	if resp, body := b.do(t, http.MethodGet, "/api", nil); resp.StatusCode != http.StatusBadGateway || !strings.HasPrefix(body, "kedge: agent") || !strings.HasPrefix(resp.Header.Get("Content-Type"), "text/plain") {
 		t.Errorf("%v: %s", resp.Header, body)
 	}
 }
