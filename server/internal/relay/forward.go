@@ -84,8 +84,8 @@ func (r *Relay) dialPeer(ctx context.Context, to fleet.ServerReplica, agent flee
 	switch status.Code(err) {
 	case codes.OK:
 		return conn, nil
-	case codes.NotFound:
-		return nil, errNotConnected
+	case codes.NotFound: // not errNotConnected, which is remembered: it is about to connect elsewhere, or has no tunnel
+		return nil, notConnected(agent.Name)
 	case codes.DeadlineExceeded:
 		return nil, errNoTunnel
 	case codes.ResourceExhausted:
