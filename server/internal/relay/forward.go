@@ -141,7 +141,7 @@ func splice(stream gateway.TunnelStream, o *offer) error {
 	for {
 		select {
 		case err := <-toAgent:
-			if err != nil { // the other server is lost: not the end of the data
+			if err != nil { // one of them is lost: not the end of the data
 				o.abort()
 				return err
 			}
@@ -150,11 +150,11 @@ func splice(stream gateway.TunnelStream, o *offer) error {
 			}
 			toAgent = nil
 		case err := <-toServer:
-			if err != nil && closed != nil {
+			if errors.As(err, new(*lostError)) {
 				o.abort()
 				return status.Error(codes.Aborted, "the tunnel of the agent was lost: "+err.Error())
 			}
-			toServer = nil
+			toServer = nil // if it failed, the other server has closed the connection
 		case <-closed: // the other server reads no more, but the agent gets what it has sent
 			if closed = nil; toAgent == nil {
 				return o.conn.Close()
@@ -164,12 +164,26 @@ func splice(stream gateway.TunnelStream, o *offer) error {
 	}
 }
 
-// copyHalf copies one direction of a connection to its end.
+// copyHalf copies one direction of a connection to its end. It fails with a lostError if the data ends before.
 func copyHalf(to, from *tunnel.Conn) error {
-	if _, err := io.Copy(to, from); err != nil {
+	if _, err := io.Copy(to, source{from}); err != nil {
 		return err
 	}
 	return to.CloseWrite()
+}
+
+// lostError means that a connection was lost while it was read.
+type lostError struct{ error }
+
+// source tells errors of reading from those of writing.
+type source struct{ *tunnel.Conn }
+
+func (s source) Read(p []byte) (int, error) {
+	n, err := s.Conn.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = &lostError{err}
+	}
+	return n, err
 }
 
 // follow forgets what is known of agents that connect or disconnect, until ctx ends.

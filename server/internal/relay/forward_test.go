@@ -39,7 +39,9 @@ func newPair(t *testing.T, cfg relay.Config, handler http.Handler) (front, back 
 	t.Cleanup(client.Close)
 	cfg.Peers = client
 	front = newBench(t, cfg, http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the first server has no agent") }))
-	front.set(func() { front.away, front.servers = true, []fleet.ServerReplica{{ID: "srv-back", Address: address}} })
+	front.set(func() {
+		front.away, front.peers, front.servers = true, client, []fleet.ServerReplica{{ID: "srv-back", Address: address}}
+	})
 	return front, back, kill
 }
 
@@ -141,38 +143,89 @@ func TestForwardedBodiesAreWhole(t *testing.T) {
 	}
 }
 
-// covers: P3 (half-close of a session)
-func TestForwardedSessionIsHalfClosed(t *testing.T) {
-	t.Parallel()
-	front, _, _ := newPair(t, relay.Config{}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		conn, buf, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer conn.Close()
-		_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n")
-		all, err := io.ReadAll(buf) // until the caller ends its direction
-		_, _ = fmt.Fprintf(conn, "%d %v", len(all), err)
-	}))
-	conn, err := net.Dial("tcp", front.front.Listener.Addr().String())
+// session begins a session whose connection the handler of the cluster gets.
+func (b *bench) session(t *testing.T) (*net.TCPConn, *bufio.Reader) {
+	t.Helper()
+	conn, err := net.Dial("tcp", b.front.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close()
+	t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
 	_, _ = io.WriteString(conn, "POST /api/v1/namespaces/a/pods/b/exec?command=cat HTTP/1.1\r\nHost: kedge\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n")
 	in := bufio.NewReader(conn)
 	if resp, err := http.ReadResponse(in, nil); err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatal(resp, err)
 	}
+	return conn.(*net.TCPConn), in
+}
+
+// hijack lets a function serve the connection of a request, after it has sent the beginning of a response.
+func hijack(t *testing.T, response string, serve func(conn net.Conn, in io.Reader)) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, buf, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, response)
+		serve(conn, buf)
+	})
+}
+
+const switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n"
+
+// covers: P3 (half-close of a session)
+func TestForwardedSessionIsHalfClosed(t *testing.T) {
+	t.Parallel()
+	front, _, _ := newPair(t, relay.Config{}, hijack(t, switching, func(conn net.Conn, in io.Reader) {
+		all, err := io.ReadAll(in) // until the caller ends its direction
+		_, _ = fmt.Fprintf(conn, "%d %v", len(all), err)
+	}))
+	conn, in := front.session(t)
 	const size = 3 << 20
 	if _, err := conn.Write(make([]byte, size)); err != nil {
 		t.Fatal(err)
 	}
-	_ = conn.(*net.TCPConn).CloseWrite()
+	_ = conn.CloseWrite()
 	if got, err := io.ReadAll(in); err != nil || string(got) != fmt.Sprintf("%d <nil>", size) {
 		t.Errorf("got %q, %v", got, err)
+	}
+}
+
+// covers: P3 (a lost connection between servers is no end of the input)
+func TestLostServerIsNoEndOfTheInput(t *testing.T) {
+	t.Parallel()
+	got := make(chan error, 1)
+	front, _, _ := newPair(t, relay.Config{}, hijack(t, switching, func(_ net.Conn, in io.Reader) {
+		_, err := io.Copy(io.Discard, in)
+		got <- err
+	}))
+	conn, _ := front.session(t)
+	if _, err := io.WriteString(conn, "half of"); err != nil {
+		t.Fatal(err)
+	}
+	front.peers.Close()
+	if err := <-got; err == nil {
+		t.Error("the input ended as if it were complete")
+	}
+}
+
+// covers: P3 (a lost agent is no end of a response, even if only the end of the connection ends it)
+func TestLostAgentIsNoEndOfAForwardedResponse(t *testing.T) {
+	t.Parallel()
+	front, back, _ := newPair(t, relay.Config{}, hijack(t, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhalf of", func(_ net.Conn, in io.Reader) {
+		_, _ = io.Copy(io.Discard, in)
+	}))
+	resp := front.openRequest(t.Context(), t, "/api/v1/pods?watch=1")
+	half := make([]byte, len("half of"))
+	if _, err := io.ReadFull(resp.Body, half); err != nil {
+		t.Fatal(err)
+	}
+	back.set(func() { back.abort[0]() })
+	if _, err := io.ReadAll(resp.Body); err == nil {
+		t.Error("the response ended as if it were complete")
 	}
 }
 
@@ -370,7 +423,9 @@ func TestForwardedRequestsAreLimited(t *testing.T) {
 	t.Parallel()
 	back := newBench(t, relay.Config{Limits: relay.Limits{PerCaller: 1, PerAgent: 2, PerTenant: 10, Total: 10}}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).Flush()
-		<-r.Context().Done()
+		if r.URL.Query().Has("watch") {
+			<-r.Context().Done()
+		}
 	}))
 	address, _ := servePrivate(t, back, "srv-back", sharedKey)
 	id, err := replicaapi.NewIdentity(sharedKey, "srv-front")

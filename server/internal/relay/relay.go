@@ -128,7 +128,7 @@ func (r *Relay) ServeKube(w http.ResponseWriter, req *http.Request, c Caller, te
 
 // admit decides whether a request may be sent. Call release when it ends.
 func (r *Relay) admit(req *http.Request, x *exchange, tenant, agent string) (release func(), err error) {
-	absent := false
+	var absent bool
 	if x.access, x.mark, absent = r.absences.of(x.key); !absent {
 		x.access, err = r.control.Access(req.Context(), x.caller.Principal, tenant, agent)
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/kedge-dev/kedge/server/internal/control"
 	"github.com/kedge-dev/kedge/server/internal/gateway"
 	"github.com/kedge-dev/kedge/server/internal/relay"
+	"github.com/kedge-dev/kedge/server/internal/replicaapi"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
 
@@ -52,6 +53,7 @@ type bench struct {
 	failing  error // of RecordAccess
 	abort    []context.CancelFunc
 
+	peers   *replicaapi.Client
 	checks  int                   // calls of Access
 	lookups int                   // calls of AgentServers
 	servers []fleet.ServerReplica // of the agent
