@@ -12,7 +12,7 @@ import (
 // defect: B2
 func TestServerLinksNothingForbidden(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"console", "control", "gateway", "listen", "login", "restapi"} {
+	for _, name := range []string{"console", "control", "gateway", "listen", "login", "relay", "replicaapi", "restapi"} {
 		deptest.Check(t, "github.com/kedge-dev/kedge/server/internal/"+name, map[string]string{
 			"k8s.io/client-go":               "the server opens no connection to a cluster",
 			"sigs.k8s.io/controller-runtime": "the server opens no connection to a cluster",

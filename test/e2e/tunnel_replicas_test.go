@@ -153,7 +153,9 @@ func TestKubectlThroughAnotherServer(t *testing.T) {
 func (p *privateServers) revoke(t *testing.T, ns string) {
 	u := newKubeUser(t, p.without, "eve", "admin", "paris")
 	allow(t, p.without, "eve", "eve", true)
-	resp, err := u.raw(t.Context(), p.without, "paris", "/api/v1/namespaces/"+ns+"/configmaps?watch=true")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	resp, err := u.raw(ctx, p.without, "paris", "/api/v1/namespaces/"+ns+"/configmaps?watch=true")
 	if err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatalf("%v, %+v", err, resp)
 	}
@@ -210,7 +212,9 @@ func (p *privateServers) refuseStrangers(t *testing.T) {
 
 // kill kills the server that has the agent during a watch through the other one.
 func (p *privateServers) kill(t *testing.T, u *kubeUser, ns string) {
-	resp, err := u.raw(t.Context(), p.without, "paris", "/api/v1/namespaces/"+ns+"/configmaps?watch=true")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	resp, err := u.raw(ctx, p.without, "paris", "/api/v1/namespaces/"+ns+"/configmaps?watch=true")
 	if err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatalf("%v, %+v", err, resp)
 	}

@@ -42,9 +42,11 @@ func TestServersOfAnAgent(t *testing.T) {
 		want(2, silent.ID), want(2, "agt-unknown"),
 	))
 	// It moves; the late end of the old session changes nothing.
-	replicas[2].connect(t, agent, "r-0")
+	last := replicas[2].connect(t, agent, "r-0")
 	ok(t, replicas[0].AgentDisconnected(t.Context(), old, time.Now()))
 	ok(t, want(0, agent.ID, replicas[1], replicas[2]))
 	replicas[1].kill()
 	testkit.Eventually(t, patience, func(context.Context) error { return want(0, agent.ID, replicas[2]) })
+	ok(t, replicas[2].AgentDisconnected(t.Context(), last, time.Now()))
+	ok(t, want(0, agent.ID))
 }
