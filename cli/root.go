@@ -108,6 +108,7 @@ func build(o Options) (*cobra.Command, *app) {
 		a.statusCommand(),
 		a.demoCommand(),
 		a.doctorCommand(),
+		a.logsCommand(),
 		a.kubeconfigCommand(),
 		a.kubeTokenCommand(),
 		a.versionCommand(),

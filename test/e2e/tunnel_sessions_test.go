@@ -44,6 +44,24 @@ var kubeletProgram = sync.OnceValues(func() (string, error) {
 // startNode adds a node to a cluster whose kubelet serves sessions, and a pod on it. It returns the folder of the pod.
 func startNode(tb testing.TB, cluster *testkit.Cluster, ns string) (dir string) {
 	tb.Helper()
+	dir = startKubelet(tb, cluster, "sessions")
+	cluster.Apply(tb, fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {name: web, namespace: %s}
+spec:
+  nodeName: sessions
+  containers: [{name: web, image: web, stdin: true}]
+  tolerations: [{operator: Exists}]
+`, ns))
+	cluster.Kubectl(tb, "-n", ns, "wait", "pod", "web", "--for=condition=Ready", "--timeout=60s")
+	return dir
+}
+
+// startKubelet adds a node to a cluster whose kubelet serves sessions. It returns the folder of its commands and logs. Only
+// pods that name the node are on it.
+func startKubelet(tb testing.TB, cluster *testkit.Cluster, node string) (dir string) {
+	tb.Helper()
 	program, err := kubeletProgram()
 	if err != nil {
 		tb.Fatal(err)
@@ -66,19 +84,12 @@ func startNode(tb testing.TB, cluster *testkit.Cluster, ns string) (dir string) 
 	cluster.Apply(tb, fmt.Sprintf(`
 apiVersion: v1
 kind: Node
-metadata: {name: sessions}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: web, namespace: %s}
-spec:
-  nodeName: sessions
-  containers: [{name: web, image: web, stdin: true}]
-  tolerations: [{operator: Exists}]
-`, ns))
-	cluster.Kubectl(tb, "patch", "node", "sessions", "--subresource=status", "--type=merge", "-p", fmt.Sprintf(
+metadata: {name: %s}
+spec: {taints: [{key: sessions, effect: NoSchedule}]}
+`, node))
+	tb.Cleanup(func() { _, _ = cluster.TryKubectl(tb, "delete", "node", node) })
+	cluster.Kubectl(tb, "patch", "node", node, "--subresource=status", "--type=merge", "-p", fmt.Sprintf(
 		`{"status":{"addresses":[{"type":"InternalIP","address":"127.0.0.1"}],"daemonEndpoints":{"kubeletEndpoint":{"Port":%s}}}}`, strings.TrimSpace(port)))
-	cluster.Kubectl(tb, "-n", ns, "wait", "pod", "web", "--for=condition=Ready", "--timeout=60s")
 	return dir
 }
 

@@ -78,6 +78,12 @@ func (c *Client) Tenant() string { return c.cfg.Tenant }
 // CA is the PEM certificate that is trusted beside the CAs of the system; it may be empty.
 func (c *Client) CA() []byte { return c.cfg.CA }
 
+// Token is the credential of the caller.
+func (c *Client) Token() string { return c.cfg.Token }
+
+// UserAgent is the name of the program.
+func (c *Client) UserAgent() string { return c.cfg.Agent }
+
 // Server is the address of the server.
 func (c *Client) Server() string { return c.base.String() }
 
@@ -230,7 +236,37 @@ func (c *Client) unreachable(err error) error {
 	return &UnreachableError{Server: c.base.String(), Err: err}
 }
 
+// Open returns an answer as it arrives. It has no timeout but that of ctx. The caller closes it. accept is the wanted media
+// type; it may be empty.
+func (c *Client) Open(ctx context.Context, path string, query url.Values, accept string) (io.ReadCloser, error) {
+	r, err := c.request(ctx, http.MethodGet, path, query, nil)
+	if err != nil {
+		return nil, err
+	}
+	if accept != "" {
+		r.Header.Set("Accept", accept)
+	}
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return nil, c.unreachable(err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp.Body, nil
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // what there is of it is enough
+	return nil, statusError(resp.StatusCode, text)
+}
+
+// statusError reads the error of an answer: a problem document of the server, or a Status of the API server of a cluster.
 func statusError(status int, text []byte) error {
+	var kube struct {
+		Kind    string `json:"kind"`
+		Message string `json:"message"`
+	}
+	if json.Unmarshal(text, &kube) == nil && kube.Kind == "Status" {
+		return &StatusError{Status: status, Problem: apiv1.Problem{Detail: kube.Message}}
+	}
 	e := &StatusError{Status: status}
 	if json.Unmarshal(text, &e.Problem) != nil {
 		e.Problem = apiv1.Problem{Detail: fmt.Sprintf("the server answered %d %s", status, http.StatusText(status))}

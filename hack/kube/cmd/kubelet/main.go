@@ -1,6 +1,6 @@
 // Command kubelet serves the sessions of a simulated node: exec, attach, port-forward and logs, for tests. Commands run as
-// processes of this machine in the folder -dir. The log of a container is the file NAMESPACE_POD.log in that folder. It
-// prints the port that it listens on.
+// processes of this machine in the folder -dir. The log of a container is the file NAMESPACE_POD.log in that folder, and
+// NAMESPACE_POD.previous.log before its restart. It prints the port that it listens on.
 package main
 
 import (
@@ -18,9 +18,12 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"k8s.io/cri-streaming/pkg/streaming/portforward"
@@ -164,27 +167,55 @@ func (n node) PortForward(ctx context.Context, _, _ string, port int32, stream i
 	return err
 }
 
-// logs serves the log of a container. It follows the file until the client goes.
+// logs serves the log of a container. If asked to, it follows the file until the client goes, also if there is none yet.
 func (n node) logs(w http.ResponseWriter, r *http.Request) {
-	f, err := os.Open(filepath.Join(n.dir, filepath.Base(r.PathValue("namespace")+"_"+r.PathValue("pod")+".log")))
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusNotFound)
-		return
+	query := r.URL.Query()
+	name, follow := r.PathValue("namespace")+"_"+r.PathValue("pod"), query.Get("follow") == "true"
+	if query.Get("previous") == "true" {
+		name += ".previous"
 	}
-	defer f.Close()
 	w.Header().Set("Transfer-Encoding", "chunked")
+	sent := 0
 	for {
-		n, err := io.Copy(w, f)
-		if err != nil || r.URL.Query().Get("follow") != "true" {
+		text, err := os.ReadFile(filepath.Join(n.dir, filepath.Base(name+".log")))
+		if err != nil && !follow {
+			http.Error(w, err.Error(), http.StatusNotFound)
 			return
 		}
-		if n > 0 {
-			_ = http.NewResponseController(w).Flush()
+		lines := strings.SplitAfter(string(text), "\n")
+		lines = lines[:len(lines)-1] // what has no end yet
+		if tail, err := strconv.Atoi(query.Get("tailLines")); err == nil && sent == 0 {
+			sent = max(0, len(lines)-tail)
 		}
+		for ; sent < len(lines); sent++ {
+			if _, err := io.WriteString(w, logLine(lines[sent], query)); err != nil {
+				return
+			}
+		}
+		if !follow {
+			return
+		}
+		_ = http.NewResponseController(w).Flush()
 		select {
 		case <-r.Context().Done():
 			return
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
+}
+
+// logLine is a line as the client wants it. In the file, it may begin with its time, as in the logs of a container runtime.
+func logLine(line string, query url.Values) string {
+	stamp, text, _ := strings.Cut(line, " ")
+	at, err := time.Parse(time.RFC3339Nano, stamp)
+	if err != nil {
+		at, text = time.Now(), line
+	}
+	if since, err := time.Parse(time.RFC3339, query.Get("sinceTime")); err == nil && at.Before(since) {
+		return ""
+	}
+	if query.Get("timestamps") == "true" {
+		return at.UTC().Format(time.RFC3339Nano) + " " + text
+	}
+	return text
 }
