@@ -58,7 +58,7 @@ func (a *app) complete(root *cobra.Command) {
 			names = completeNames(a, agentResource())
 		case "env":
 			names = completeNames(a, environmentResource())
-		case "deploy", "sync", "rollback", "run", "status", "image", "diff", "tree", "history", "wait", "logs":
+		case "deploy", "sync", "rollback", "run", "status", "image", "diff", "tree", "history", "wait", "logs", "exec":
 			names = completeNames(a, deploymentResource())
 		case "credential":
 			names = completeNames(a, credentialResource())

@@ -119,7 +119,7 @@ func (s *liveServer) serve(w http.ResponseWriter, r *http.Request, key string) {
 	default:
 		if _, err := fmt.Sscanf(text, "%d", &code); err == nil && code < 600 {
 			_, message, _ = strings.Cut(text, " ")
-			write(w, code, map[string]any{"kind": "Status", "message": message})
+			write(w, code, map[string]any{"apiVersion": "v1", "kind": "Status", "status": "Failure", "code": code, "message": message})
 			return
 		}
 		_, _ = io.WriteString(w, text)

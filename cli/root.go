@@ -109,6 +109,7 @@ func build(o Options) (*cobra.Command, *app) {
 		a.demoCommand(),
 		a.doctorCommand(),
 		a.logsCommand(),
+		a.execCommand(),
 		a.kubeconfigCommand(),
 		a.kubeTokenCommand(),
 		a.versionCommand(),

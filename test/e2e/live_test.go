@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -134,6 +135,7 @@ func TestLiveViewOfADeployment(t *testing.T) {
 	allow(t, f.testServer, "ada", "ada", false)
 	t.Run("logs", func(t *testing.T) { liveLogs(t, f) })
 	t.Run("follow", func(t *testing.T) { liveFollow(t, f) })
+	t.Run("exec", func(t *testing.T) { liveExec(t, f) })
 	t.Run("lost cluster", func(t *testing.T) {
 		f.near.agent.Kill()
 		testkit.Eventually(t, patience, func(context.Context) error {
@@ -196,4 +198,33 @@ func liveFollow(t *testing.T, f *liveFleet) {
 	})
 	f.far.log(t, f.ns, pod, "2026-11-17T10:00:06Z six\n")
 	want(pod, "six")
+}
+
+func liveExec(t *testing.T, f *liveFleet) {
+	script := []string{"--", "sh", "-c", "echo out; echo err >&2; cat; exit 7"}
+	var out, errs bytes.Buffer
+	cmd := f.ada.kedge(t.Context(), f.testServer, append([]string{"exec", "web", "--agent", "berlin", "-i"}, script...)...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader("input\n"), &out, &errs
+	if err := cmd.Run(); exitCode(err) != 7 || out.String() != "out\ninput\n" || errs.String() != "err\n" {
+		t.Errorf("%v: %q, %q", err, out.String(), errs.String())
+	}
+	f.prints(t, "hello\n", "exec", "web", "--agent", "paris", "--pod", f.far.pod, "-c", "web", "--", "echo", "hello")
+	f.says(t, "is in 2 clusters: berlin, paris", "exec", "web", "--", "true")
+	f.says(t, `has no pod "stranger" there`, "exec", "web", "--agent", "paris", "--pod", "stranger", "--", "true")
+	f.says(t, "no running pod there with such a container", "exec", "web", "--agent", "paris", "-c", "sidecar", "--", "true")
+	auditedInKedge(t, f.testServer, "kube.get", `pods/exec `+f.ns+`/`+f.near.pod+`: begins, command ["sh" "-c" "echo out; echo err >&2; cat; exit 7"]`)
+
+	// A read-only rule allows logs, and no commands.
+	bob := newKubeUser(t, f.testServer, "bob", "admin", "paris")
+	allow(t, f.testServer, "bob", "bob", true)
+	if out, err := bob.kedge(t.Context(), f.testServer, "logs", "web", "--tail", "1", "--agent", "berlin").CombinedOutput(); err != nil || !strings.HasSuffix(string(out), "| three\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	got, err := bob.kedge(t.Context(), f.testServer, "exec", "web", "--agent", "berlin", "--", "touch", "bob").CombinedOutput()
+	if exitCode(err) != 1 || !strings.Contains(string(got), "read-only") {
+		t.Errorf("%v\n%s", err, got)
+	}
+	if _, err := os.Stat(filepath.Join(f.near.dir, "bob")); err == nil {
+		t.Error("the command ran")
+	}
 }
