@@ -42,6 +42,16 @@ func completeNames[T any](a *app, res resource[T]) cobra.CompletionFunc {
 	}
 }
 
+// completeFirst completes the first argument only.
+func completeFirst(names cobra.CompletionFunc) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return names(cmd, args, word)
+	}
+}
+
 // completeFlag lets the shell complete the value of a flag by the names of a resource.
 func completeFlag[T any](a *app, res resource[T]) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -58,8 +68,10 @@ func (a *app) complete(root *cobra.Command) {
 			names = completeNames(a, agentResource())
 		case "env":
 			names = completeNames(a, environmentResource())
-		case "deploy", "sync", "rollback", "run", "status", "image", "diff", "tree", "history", "wait", "logs", "exec":
+		case "deploy", "sync", "rollback", "run", "status", "image", "diff", "tree", "history", "wait", "logs", "events":
 			names = completeNames(a, deploymentResource())
+		case "exec":
+			names = completeFirst(completeNames(a, deploymentResource()))
 		case "credential":
 			names = completeNames(a, credentialResource())
 		case "repo":

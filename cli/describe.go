@@ -68,6 +68,7 @@ func (a *app) describeCommand() *cobra.Command {
 			return a.describe(cmd.Context(), c, refs)
 		},
 	}
+	cmd.AddCommand(a.describeObjectCommand())
 	return cmd
 }
 

@@ -64,7 +64,7 @@ func (a *app) getCommand() *cobra.Command {
 		getCommand(a, "", credentialResource()), getCommand(a, "", operationResource()),
 		getCommand(a, "", agentResource()), getCommand(a, "", deploymentResource()), getCommand(a, "", environmentResource()),
 		getCommand(a, "", eventResource(a.Now)), getCommand(a, "", repositoryResource()), getCommand(a, "", gitLabProjectResource()),
-		getCommand(a, "", engineUpgradeResource()))
+		getCommand(a, "", engineUpgradeResource()), a.getObjectsCommand())
 	cmd.Aliases = listAliases
 	cmd.Example = "kedge get deployments -l team=web -o wide\nkedge get deployment/web -o yaml\nkedge get agents -A"
 	return cmd

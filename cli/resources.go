@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/kedge-dev/kedge/cli/internal/client"
@@ -155,7 +154,7 @@ func eventResource(now func() time.Time) resource[apiv1.Event] {
 	query := url.Values{}
 	return resource[apiv1.Event]{
 		kind: "event", use: "events", aliases: []string{"ev"}, short: "List events, newest last",
-		changes: []string{"event"}, bounded: true,
+		changes: []string{"event"}, bounded: true, query: query,
 		flags: func(f *pflag.FlagSet) {
 			queryFlag(f, query, "deployment", "deployment", "only events of this deployment")
 			queryFlag(f, query, "agent", "agent", "only events of this agent")
@@ -171,12 +170,6 @@ func eventResource(now func() time.Time) resource[apiv1.Event] {
 			return [][]string{{output.Age(v.At, now), v.Type, v.Reason, orDash(v.Agent), orDash(v.Deployment), orDash(v.Object), stamp(v.At), eventMessage(v)}}
 		},
 	}
-}
-
-func (a *app) eventsCommand() *cobra.Command {
-	cmd := getCommand(a, "events", eventResource(a.Now))
-	cmd.Long = "The same as kedge get events."
-	return cmd
 }
 
 func repositoryResource() resource[apiv1.Repository] {

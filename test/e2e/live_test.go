@@ -136,6 +136,8 @@ func TestLiveViewOfADeployment(t *testing.T) {
 	t.Run("logs", func(t *testing.T) { liveLogs(t, f) })
 	t.Run("follow", func(t *testing.T) { liveFollow(t, f) })
 	t.Run("exec", func(t *testing.T) { liveExec(t, f) })
+	t.Run("objects", func(t *testing.T) { liveObjects(t, f) })
+	t.Run("events", func(t *testing.T) { liveEvents(t, f) })
 	t.Run("lost cluster", func(t *testing.T) {
 		f.near.agent.Kill()
 		testkit.Eventually(t, patience, func(context.Context) error {
@@ -227,4 +229,83 @@ func liveExec(t *testing.T, f *liveFleet) {
 	if _, err := os.Stat(filepath.Join(f.near.dir, "bob")); err == nil {
 		t.Error("the command ran")
 	}
+}
+
+// liveObjects shows objects without the values of Secrets.
+func liveObjects(t *testing.T, f *liveFleet) {
+	f.near.Kubectl(t, "-n", f.ns, "annotate", "secret", "key", `kubectl.kubernetes.io/last-applied-configuration={"stringData":{"password":"open-sesame"}}`)
+	got, err := f.run(t, "get", "objects", "web", "--no-headers")
+	if lines := strings.Split(strings.TrimSpace(got), "\n"); err != nil || len(lines) != 4 || strings.Count(got, " Present ") != 4 {
+		t.Errorf("%v\n%s", err, got)
+	}
+	for _, args := range [][]string{{"get", "objects", "web", "Secret/key", "--agent", "berlin", "-o", "yaml"}, {"get", "objects", "web", "-o", "json"}, {"describe", "object", "web", "secret/key"}} {
+		got, err := f.run(t, args...)
+		if err != nil || !strings.Contains(got, "(hidden)") || strings.Contains(got, "sesame") || strings.Contains(got, "b3Blbi1zZXNhbWU") {
+			t.Errorf("kedge %s: %v\n%s", strings.Join(args, " "), err, got)
+		}
+	}
+	f.prints(t, "web", "get", "objects", "web", "deployment/web", "--agent", "paris", "-o", "jsonpath={.spec.template.spec.containers[0].name}")
+	got, err = f.run(t, "describe", "object", "web", "Deployment/web", "--agent", "paris")
+	if err != nil || !strings.Contains(got, "kind: Deployment") || !strings.Contains(got, "ScalingReplicaSet") {
+		t.Errorf("%v\n%s", err, got)
+	}
+	f.says(t, `has no object "Pod/stranger"`, "describe", "object", "web", "Pod/stranger")
+
+	// The RBAC of the cluster decides for each object: the ClusterRole view has no Secrets.
+	eve := newKubeUser(t, f.testServer, "eve", "viewer", "paris")
+	allow(t, f.testServer, "eve", "eve", false)
+	bind(t, f.far.Cluster, "kedge-live-view", "viewer", "view")
+	out, err := eve.kedge(t.Context(), f.testServer, "get", "objects", "web", "--agent", "paris").CombinedOutput()
+	if err != nil || strings.Count(string(out), " Present ") != 1 || !strings.Contains(string(out), `Unreadable`) {
+		t.Errorf("%v\n%s", err, out)
+	}
+	out, err = eve.kedge(t.Context(), f.testServer, "describe", "object", "web", "Secret/key", "--agent", "paris").CombinedOutput()
+	if exitCode(err) != 1 || !strings.Contains(string(out), `secrets "key" is forbidden: User "kedge:token:default:eve"`) {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+func liveEvents(t *testing.T, f *liveFleet) {
+	emit := func(name, object, message string) {
+		f.far.Apply(t, fmt.Sprintf(`
+apiVersion: v1
+kind: Event
+metadata: {name: %[1]s, namespace: %[2]s}
+involvedObject: {apiVersion: v1, kind: Pod, namespace: %[2]s, name: %[3]s, uid: %[4]s}
+type: Warning
+reason: Tested
+message: %[5]s
+lastTimestamp: "2026-11-17T10:00:00Z"
+`, name, f.ns, object, f.far.Kubectl(t, "-n", f.ns, "get", "pod", object, "-o", "jsonpath={.metadata.uid}"), message))
+	}
+	emit("ours", f.far.pod, "first")
+	emit("theirs", "stranger", "not ours")
+	got, err := f.run(t, "events", "web", "--live")
+	if err != nil || !strings.Contains(got, "first") || strings.Contains(got, "not ours") || !strings.Contains(got, "ScalingReplicaSet") || !strings.Contains(got, "berlin") || !strings.Contains(got, "SuccessfulCreate") {
+		t.Errorf("%v\n%s", err, got)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	cmd := f.ada.kedge(ctx, f.testServer, "events", "web", "--live", "--follow", "--agent", "paris")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { cancel(); _ = cmd.Wait() }()
+	lines := bufio.NewScanner(out)
+	until := func(text string) {
+		t.Helper()
+		for lines.Scan() {
+			if strings.Contains(lines.Text(), text) {
+				return
+			}
+		}
+		t.Fatalf("no event %q", text)
+	}
+	until("first")
+	emit("later", f.far.pod, "second")
+	until("second")
 }

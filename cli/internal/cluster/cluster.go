@@ -154,8 +154,11 @@ func (c *Cluster) kind(ctx context.Context, groupVersion, name string) (kind, er
 }
 
 // list reads all objects at a path. It also returns the version of the list, for watch.
-func list[T any](ctx context.Context, c *Cluster, path string, accept string) (items []T, version string, err error) {
+func list[T any](ctx context.Context, c *Cluster, path, fieldSelector, accept string) (items []T, version string, err error) {
 	query := url.Values{"limit": {"500"}}
+	if fieldSelector != "" {
+		query.Set("fieldSelector", fieldSelector)
+	}
 	for {
 		var page struct {
 			Metadata struct {
@@ -232,7 +235,7 @@ const (
 func follow[T any](ctx context.Context, c *Cluster, path string, f Follower[T]) error {
 	pause := time.Duration(0)
 	for first, lost := true, false; ; {
-		items, version, err := list[T](ctx, c, path, "")
+		items, version, err := list[T](ctx, c, path, "", "")
 		if err == nil {
 			for _, item := range items {
 				f.Each(item, first)

@@ -77,7 +77,7 @@ func (o *Owners) learnLocked(ctx context.Context, ref fleet.ObjectRef, uid strin
 	}
 	items, _, err := list[struct {
 		Metadata Metadata `json:"metadata"`
-	}](ctx, o.in, path, metadataOnly)
+	}](ctx, o.in, path, "", metadataOnly)
 	if err != nil {
 		return err
 	}

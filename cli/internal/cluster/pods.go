@@ -106,7 +106,7 @@ func (c *Cluster) podPath(namespace string, more ...string) string {
 
 // Pods returns the pods of a deployment in a namespace. If it finds none, the error says what could not be read.
 func (c *Cluster) Pods(ctx context.Context, namespace string, owners *Owners) ([]Pod, error) {
-	pods, _, err := list[Pod](ctx, c, c.podPath(namespace), "")
+	pods, _, err := list[Pod](ctx, c, c.podPath(namespace), "", "")
 	if err != nil {
 		return nil, err
 	}
