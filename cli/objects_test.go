@@ -133,4 +133,9 @@ func TestLiveEventsAreThoseOfTheDeployment(t *testing.T) {
 	changes <- `{"type":"ADDED","object":` + kubeEvent("e7", "v1", "Pod", "web-2-b", "uid-web-2-b", "2026-11-15T12:10:00Z", "of another deployment") + "}\n" +
 		`{"type":"MODIFIED","object":` + strings.Replace(kubeEvent("e1", "v1", "Pod", "web-1-a", "uid-web-1-a", "2026-11-15T12:10:00Z", "of a pod"), `"count":3`, `"count":4`, 1) + "}\n"
 	follow.want(t, "of a pod 4")
+
+	// After a broken connection, the events are listed again. Those that were printed are not printed again.
+	changes <- ""
+	changes <- `{"type":"ADDED","object":` + kubeEvent("e8", "v1", "Pod", "web-1-a", "uid-web-1-a", "2026-11-15T12:10:00Z", "new") + "}\n"
+	follow.want(t, "new 3")
 }
