@@ -41,6 +41,7 @@ var benchmarks = []struct {
 	{"B11", benchStuck},
 	{"B12", benchChain},
 	{"B13", benchIdle},
+	{"B14", benchTunnel},
 	{"B15", benchRender},
 	{"B16", benchCreating},
 	{"B17", benchResources},
