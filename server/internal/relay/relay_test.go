@@ -34,7 +34,8 @@ import (
 
 var paris = fleet.Agent{ID: "agent-1", TenantID: "ten-1", Name: "paris"}
 
-// bench is a relay with one agent, whose cluster is the handler.
+// bench is a relay with one agent, whose cluster is the handler. It has more than 20 fields because it is everything that a
+// relay uses.
 type bench struct {
 	agentv1.UnimplementedTunnelServiceServer
 	relay   *relay.Relay
