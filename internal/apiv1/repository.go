@@ -10,7 +10,7 @@ type Repository struct {
 	Submodules   bool        `json:"submodules,omitempty" doc:"Whether paths may lead into submodules."`
 	Signers      string      `json:"signers,omitempty" doc:"Keys of trusted signers: commits or tags must be signed by one of them. Absent if no signature is required."`
 	Deployments  int         `json:"deployments" doc:"Number of deployments that use it."`
-	CheckedAt    time.Time   `json:"checkedAt,omitzero" doc:"When error last changed; absent before the first check."`
+	CheckedAt    time.Time   `json:"checkedAt,omitzero" doc:"When the server last checked the repository; absent before the first check."`
 	Reason       string      `json:"reason" doc:"Identifier of the state: RepositoryReadable, NotChecked, or the cause of an error; see docs/reasons.md."`
 	Error        string      `json:"error,omitempty" doc:"Why the repository cannot be read; absent if it can be read."`
 	Conditions   []Condition `json:"conditions" nullable:"false" doc:"Readable."`

@@ -35,19 +35,30 @@ type status struct {
 }
 
 type statusDetails struct {
-	RetryAfterSeconds int `json:"retryAfterSeconds,omitempty"`
+	RetryAfterSeconds int           `json:"retryAfterSeconds,omitempty"`
+	Causes            []statusCause `json:"causes,omitempty"`
+}
+
+type statusCause struct {
+	Type string `json:"reason"`
 }
 
 // WriteStatus responds with a Status of the Kubernetes API, which kubectl prints. origin says who responds. With retry, the
-// client may try again after that time. For discovery it is plain text: there, kubectl ignores a Status and prints
+// client may try again after that time. causes are reasons of Kedge. For discovery it is plain text: there, kubectl ignores a Status and prints
 // "unknown". It also ignores the text of 503 and 504 there, which become 502.
-func WriteStatus(w http.ResponseWriter, u *url.URL, origin string, code int, message string, retry time.Duration) {
+func WriteStatus(w http.ResponseWriter, u *url.URL, origin string, code int, message string, retry time.Duration, causes ...string) {
 	s := status{Kind: "Status", APIVersion: "v1", Status: "Failure", Message: origin + ": " + message, Reason: reasons[code], Code: code}
 	h := w.Header()
+	var details statusDetails
 	if retry > 0 {
-		seconds := int((retry + time.Second - 1) / time.Second)
-		s.Details = &statusDetails{RetryAfterSeconds: seconds}
-		h.Set("Retry-After", strconv.Itoa(seconds))
+		details.RetryAfterSeconds = int((retry + time.Second - 1) / time.Second)
+		h.Set("Retry-After", strconv.Itoa(details.RetryAfterSeconds))
+	}
+	for _, cause := range causes {
+		details.Causes = append(details.Causes, statusCause{cause})
+	}
+	if retry > 0 || len(causes) > 0 {
+		s.Details = &details
 	}
 	h.Set(OriginHeader, origin)
 	if discovery(u.Path) {

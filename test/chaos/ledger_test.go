@@ -252,7 +252,7 @@ func (l *ledger) mayGoBackLocked(deployment string, listed map[string]listing, w
 	return l.holding[deployment] || l.askedLocked(consentRollback, deployment, "", l.restBeforeLocked(since))
 }
 
-// deletedLocked judges a deletion.
+// deletedLocked checks a deletion.
 func (l *ledger) deletedLocked(agent string, e agentsim.Event) {
 	object, s := e.Object.Name, l.seen[agent]
 	was := s.listed[object]

@@ -48,8 +48,8 @@ func configured(t *testing.T, git Git) (*Service, fleet.Repository) {
 	return s, repos[0]
 }
 
-// lookAtConfig reads the file at a commit like the leader of the repository, without applying it.
-func lookAtConfig(t *testing.T, s *Service, repo fleet.Repository, commit string) reposync.ConfigFile {
+// readConfig reads the file at a commit like the leader of the repository, without applying it.
+func readConfig(t *testing.T, s *Service, repo fleet.Repository, commit string) reposync.ConfigFile {
 	t.Helper()
 	var configs []fleet.AgentConfig
 	err := s.store.View(t.Context(), func(tx store.Tx) (err error) {
@@ -64,18 +64,18 @@ func lookAtConfig(t *testing.T, s *Service, repo fleet.Repository, commit string
 	if err != nil {
 		t.Fatal(err)
 	}
-	look, err := reposync.ReadConfig(t.Context(), tree, configs[0], commit)
+	file, err := reposync.ReadConfig(t.Context(), tree, configs[0], commit)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return look
+	return file
 }
 
-func applyLook(t *testing.T, s *Service, look reposync.ConfigFile, want reposync.ConfigResult) {
+func applyFile(t *testing.T, s *Service, file reposync.ConfigFile, want reposync.ConfigResult) {
 	t.Helper()
-	got, err := s.applyConfig(t.Context(), look)
+	got, err := s.applyConfig(t.Context(), file)
 	if err != nil || got != want {
-		t.Fatalf("applying commit %.1s: got %v, %v, want %v", look.Commit, got, err, want)
+		t.Fatalf("applying commit %.1s: got %v, %v, want %v", file.Commit, got, err, want)
 	}
 }
 
@@ -86,10 +86,10 @@ func TestALeaderThatWasOvertakenAppliesNoOlderFile(t *testing.T) {
 	same := "deployments:\n- name: web\n"
 	git := &filed{files: map[string]string{"1": same, "2": "deployments:\n- name: db\n", "3": same}}
 	s, repo := configured(t, git)
-	applyLook(t, s, lookAtConfig(t, s, repo, "1"), reposync.ConfigDone)
-	late := lookAtConfig(t, s, repo, "2")
-	applyLook(t, s, lookAtConfig(t, s, repo, "3"), reposync.ConfigDone)
-	applyLook(t, s, late, reposync.ConfigOvertaken)
+	applyFile(t, s, readConfig(t, s, repo, "1"), reposync.ConfigDone)
+	late := readConfig(t, s, repo, "2")
+	applyFile(t, s, readConfig(t, s, repo, "3"), reposync.ConfigDone)
+	applyFile(t, s, late, reposync.ConfigOvertaken)
 	c, err := s.AgentConfig(t.Context(), auth.System(), "default", "paris")
 	if err != nil || c.Live[:1] != "3" || c.Commit[:1] != "3" || len(c.Declarations) != 1 || c.Declarations[0].Name != "web" {
 		t.Errorf("the file in between is back: %+v, %v", c, err)
@@ -112,7 +112,7 @@ func TestANamedProjectInheritsWhoHasToSign(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	applyLook(t, s, lookAtConfig(t, s, repo, "1"), reposync.ConfigDone)
+	applyFile(t, s, readConfig(t, s, repo, "1"), reposync.ConfigDone)
 	for url, want := range map[string]string{
 		"https://example.com/group/new.git": signers, "https://example.com/group/known.git": "", "https://example.com/group/spelled.git": "",
 	} {
@@ -194,9 +194,9 @@ func TestAFileOfManyDeploymentsLooksAtItsOwnAgentAlone(t *testing.T) {
 		live, targets int
 	}{{"1", many, many}, {"2", 0, 0}} {
 		cost := &costStore{Store: s.store}
-		look := lookAtConfig(t, s, repo, step.commit)
+		file := readConfig(t, s, repo, step.commit)
 		s.store = cost
-		applyLook(t, s, look, reposync.ConfigDone)
+		applyFile(t, s, file, reposync.ConfigDone)
 		s.store = cost.Store
 		if cost.agents > 2*many || cost.targets != step.targets {
 			t.Errorf("at commit %s agents were read %d times and %d targets made, for %d deployments of one agent", step.commit, cost.agents, cost.targets, many)

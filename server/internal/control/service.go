@@ -117,7 +117,7 @@ func New(cfg Config, st store.Store, git Git) (*Service, error) {
 		Store: st, Feed: s.feed, Planner: s.planner, Control: pollingAgents{s},
 	})
 	n := cfg.RendersAtOnce
-	// The time of a render is limited, so one tenant may use all places but one.
+	// The time of a render is limited, so one tenant may use all slots but one.
 	s.renders = fairlimit.New(fairlimit.Config{Usual: n, Share: n - 1, Most: n + 1})
 	s.images = imageupdate.New(imageupdate.Config{CommitEmail: cfg.CommitEmail, RenderLimits: cfg.RenderLimits}, imageupdate.Deps{
 		Store: st, Git: git, Control: imageUseCases{s}, Renders: s.renders,

@@ -103,7 +103,7 @@ func (s *Service) checkSource(ctx context.Context, repo fleet.Repository, d flee
 	access, err := s.access(ctx, repo)
 	if err == nil {
 		access.Signers = "" // signatures are checked later, in the status of the deployment
-		err = s.checks.look(ctx, access, d)
+		err = s.checks.check(ctx, access, d)
 	}
 	var invalid *fleet.InvalidError
 	switch {

@@ -137,7 +137,7 @@ func (r *Relay) admit(req *http.Request, x *exchange, tenant, agent string) (rel
 	x.what, malformed = kuberequest.Of(req.Method, req.URL)
 	switch {
 	case errors.As(err, &denied):
-		return nil, &refusal{code: http.StatusForbidden, message: denied.Message}
+		return nil, &refusal{code: http.StatusForbidden, message: denied.Message, causes: []string{string(denied.Reason)}}
 	case errors.Is(err, store.ErrNotFound):
 		return nil, &refusal{code: http.StatusNotFound, message: fmt.Sprintf("agent %q was not found: kedge get agents lists the agents", agent)}
 	case err != nil:
@@ -176,7 +176,8 @@ type refusal struct {
 	message string
 	// retry is when the client may try again; 0 if it should not. client-go then repeats a request up to ten times, which would
 	// delay the message about an agent that is not connected.
-	retry time.Duration
+	retry  time.Duration
+	causes []string // reasons of Kedge
 }
 
 func (e *refusal) Error() string { return e.message }
@@ -186,7 +187,7 @@ func refuse(w http.ResponseWriter, u *url.URL, err error) {
 	var known *refusal
 	switch {
 	case errors.As(err, &known):
-		kuberequest.WriteStatus(w, u, origin, known.code, known.message, known.retry)
+		kuberequest.WriteStatus(w, u, origin, known.code, known.message, known.retry, known.causes...)
 	case errors.As(err, new(*tooManyError)):
 		kuberequest.WriteStatus(w, u, origin, http.StatusTooManyRequests, err.Error(), 5*time.Second)
 	default:

@@ -40,7 +40,7 @@ func passesOf(t *testing.T, names ...string) (s *service, w, other *worker) {
 
 // A pass works on the deployments as they are when it claims them: an earlier pass may have recorded a commit
 // since the repository was read, and a revert of it would look like no change.
-func TestARoundReadsWhatItTakes(t *testing.T) {
+func TestAPassReadsWhatItTakes(t *testing.T) {
 	t.Parallel()
 	_, w, other := passesOf(t, "app")
 	todo, err := w.read(t.Context(), wakeup{check: true})
@@ -57,7 +57,7 @@ func TestARoundReadsWhatItTakes(t *testing.T) {
 }
 
 // covers: A14 (a sync of one deployment knows of the others that are being rendered)
-func TestARoundKnowsOfWhatItIsNotAskedFor(t *testing.T) {
+func TestAPassKnowsOfWhatItIsNotAskedFor(t *testing.T) {
 	t.Parallel()
 	_, w, _ := passesOf(t, "giver", "taker")
 	todo, err := w.read(t.Context(), wakeup{check: true})

@@ -126,7 +126,7 @@ type api struct {
 	gate    *gate
 	guards  *guards
 	metrics *metrics
-	hooks   hookPlaces
+	hooks   hookLimiter
 	streams *heldRequests
 	polls   *heldRequests
 	// deliveries are the webhooks that had an effect.

@@ -118,13 +118,13 @@ func (st *Reconciler) writeDesired(ctx context.Context, d *fleet.Deployment, tar
 	}
 	granted, as := grant.ID != "", *d
 	as.Policy, w.grant = grant.Applied(d.Policy), grant
-	missing, unread, wasBehind, refusal := false, false, false, ""
+	missing, sourceNotRead, wasAhead, refusal := false, false, false, ""
 	for i, t := range targets {
 		want, change, err := st.decideWhole(ctx, as, t, w)
 		if err != nil {
 			return err
 		}
-		unread = unread || Attached(t) && !Refused(t) && (rewound(t) || st.planner.restored(t)) && w.chosen && !st.resolved
+		sourceNotRead = sourceNotRead || Attached(t) && !Refused(t) && (rewound(t) || st.planner.restored(t)) && w.chosen && !st.resolved
 		if _, known := w.forTarget(t); !known && Attached(t) && !Refused(t) {
 			missing = true
 		}
@@ -152,23 +152,23 @@ func (st *Reconciler) writeDesired(ctx context.Context, d *fleet.Deployment, tar
 		if err := st.tx.Targets().SetDesired(ctx, d.TenantID, t.ID, want); err != nil {
 			return err
 		}
-		wasBehind = wasBehind || st.planner.Ahead(t)
+		wasAhead = wasAhead || st.planner.Ahead(t)
 		want.Limits = t.Desired.Limits
 		targets[i].Desired = want
 	}
 	if err := st.noteRefusal(ctx, d, granted, refusal); err != nil {
 		return err
 	}
-	if wasBehind {
+	if wasAhead {
 		if err := doubtDeclared(ctx, st.tx, *d); err != nil {
 			return err
 		}
 	}
-	if unread || missing && !st.resolved && d.Varies() && !d.Pin.Active() {
+	if sourceNotRead || missing && !st.resolved && d.Varies() && !d.Pin.Active() {
 		// A variant that nobody has rendered yet, or a target that is or may be ahead, and was held when
 		// its source was last read: whoever reads the repository has to.
 		reason := store.WakeVariantMissing
-		if unread {
+		if sourceNotRead {
 			reason = store.WakeTargetAhead
 		}
 		return st.tx.Changes().WakeRepository(ctx, d.TenantID, d.RepositoryID, store.Wake{Reason: reason})

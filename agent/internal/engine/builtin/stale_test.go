@@ -112,7 +112,7 @@ func TestStaleWatches(t *testing.T) {
 	synced := func(s engine.Status) bool {
 		return s.Observed.Sync == fleet.SyncSynced && s.Observed.Health == fleet.HealthCurrent && s.Observed.Message == ""
 	}
-	dark := func(s engine.Status) bool {
+	unknown := func(s engine.Status) bool {
 		return s.Observed.Health == fleet.HealthUnknown && strings.Contains(s.Observed.Message, "not known") &&
 			s.Observed.Sync == fleet.SyncSynced && strings.Contains(s.Objects[0].Message, "watch")
 	}
@@ -120,7 +120,7 @@ func TestStaleWatches(t *testing.T) {
 	for _, how := range []*atomic.Bool{p.cut, p.unwatched} {
 		how.Store(true)
 		p.sever()
-		out.await(t, "unknown", dark)
+		out.await(t, "unknown", unknown)
 		if how == p.unwatched {
 			// Reads go through: what is changed is restored all the same.
 			maps := c.Dynamic(t).Resource(schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}).Namespace(ns)

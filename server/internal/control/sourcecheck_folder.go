@@ -61,21 +61,21 @@ func newSourceChecks(git Git, cfg Config) *sourceChecks {
 	}
 }
 
-// look returns an InvalidError for a definite error in the source of d.
-func (c *sourceChecks) look(ctx context.Context, access gitsource.Access, d fleet.Deployment) error {
-	shared, err := c.lookOnce(ctx, access, d, false)
+// check returns an InvalidError for a definite error in the source of d.
+func (c *sourceChecks) check(ctx context.Context, access gitsource.Access, d fleet.Deployment) error {
+	shared, err := c.checkOnce(ctx, access, d, false)
 	var invalid *fleet.InvalidError
 	if shared && errors.As(err, &invalid) && ctx.Err() == nil {
 		// The shared fetch may be older than the push of this request.
-		_, err = c.lookOnce(ctx, access, d, true)
+		_, err = c.checkOnce(ctx, access, d, true)
 	}
 	return err
 }
 
-func (c *sourceChecks) lookOnce(ctx context.Context, access gitsource.Access, d fleet.Deployment, again bool) (shared bool, err error) {
+func (c *sourceChecks) checkOnce(ctx context.Context, access gitsource.Access, d fleet.Deployment, again bool) (shared bool, err error) {
 	commit, shared, err := c.resolve(ctx, access, d.Source.Revision, again)
 	if err == nil {
-		err = c.lookInto(ctx, access, commit, d)
+		err = c.checkFolder(ctx, access, commit, d)
 	}
 	return shared, definite(err)
 }
@@ -155,8 +155,8 @@ func (c *sourceChecks) fetchOne(ctx context.Context, access gitsource.Access, re
 	return refs[revision].Commit, refs[revision].Err
 }
 
-// lookInto searches for something to deploy in the folder of d at a commit, without reading files.
-func (c *sourceChecks) lookInto(ctx context.Context, access gitsource.Access, commit string, d fleet.Deployment) error {
+// checkFolder searches for something to deploy in the folder of d at a commit, without reading files.
+func (c *sourceChecks) checkFolder(ctx context.Context, access gitsource.Access, commit string, d fleet.Deployment) error {
 	if variesByPath(d.Source) {
 		return nil
 	}
@@ -176,10 +176,10 @@ func (c *sourceChecks) lookInto(ctx context.Context, access gitsource.Access, co
 	if kind != fleet.SourcePlain {
 		return nil // the build finds out the rest
 	}
-	return c.lookForManifests(ctx, tree, commit, d)
+	return c.findManifests(ctx, tree, commit, d)
 }
 
-func (c *sourceChecks) lookForManifests(ctx context.Context, tree filetree.Tree, commit string, d fleet.Deployment) error {
+func (c *sourceChecks) findManifests(ctx context.Context, tree filetree.Tree, commit string, d fleet.Deployment) error {
 	files, err := render.Files(ctx, tree, d.Source.Path, d.Source.Globs, c.limits)
 	if err != nil {
 		return wrongPath(d, err)
