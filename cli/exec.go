@@ -46,7 +46,7 @@ func (a *app) execCommand() *cobra.Command {
 	f.StringVar(&flags.pod, "pod", "", "pod of the deployment (default: one that runs)")
 	f.StringVarP(&flags.container, "container", "c", "", "container (default: as kubectl chooses it)")
 	f.BoolVarP(&flags.stdin, "stdin", "i", false, "pass the standard input to the command")
-	f.BoolVarP(&flags.tty, "tty", "t", false, "give the command a terminal")
+	f.BoolVarP(&flags.tty, "tty", "t", false, "give the command a terminal; needs --stdin")
 	return cmd
 }
 
@@ -75,7 +75,8 @@ func (a *app) exec(ctx context.Context, c *client.Client, deployment string, com
 	if flags.stdin {
 		options.In = a.In
 	}
-	err = a.withTerminal(&options, flags.tty, func() error { return in.Exec(ctx, pod, options) })
+	// Without the standard input, nobody could interrupt the command in a terminal.
+	err = a.withTerminal(&options, flags.tty && flags.stdin, func() error { return in.Exec(ctx, pod, options) })
 	var exit *cluster.ExitError
 	switch {
 	case errors.As(err, &exit):

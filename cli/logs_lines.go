@@ -52,14 +52,14 @@ func (l *logReader) read(ctx context.Context, log containerLog, since time.Time,
 	lines := bufio.NewReaderSize(body, maxLine)
 	for {
 		text, err := readLine(lines)
+		if err != nil && !errors.Is(err, io.EOF) {
+			return err // the rest of the line comes after the interruption
+		}
 		if line := parseLine(text); text != "" && (line.at.IsZero() || line.at.After(since)) {
 			each(line)
 		}
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
 		if err != nil {
-			return err
+			return nil
 		}
 	}
 }

@@ -49,7 +49,7 @@ kind: Secret
 metadata:
   annotations:
     kubectl.kubernetes.io/last-applied-configuration: (hidden)
-    team: web
+    team: (hidden)
   creationTimestamp: "2026-11-15T12:00:00Z"
   name: key
   namespace: shop

@@ -74,7 +74,7 @@ func (o Options) admission() []runtime.Object {
 		Spec: admissionv1.ValidatingAdmissionPolicySpec{
 			FailurePolicy: new(admissionv1.Fail),
 			MatchConstraints: &admissionv1.MatchResources{ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: admissionv1.RuleWithOperations{
-				Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete},
+				Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update, admissionv1.Delete, admissionv1.Connect},
 				Rule:       admissionv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*/*"}},
 			}}}},
 			MatchConditions: o.admissionMatch(),
@@ -91,16 +91,20 @@ func (o Options) admission() []runtime.Object {
 	}}
 }
 
-// admissionMatch selects the requests of the agent, except for its own objects and those of Argo CD, which applies for it.
+// admissionMatch selects the requests of the agent, except for the kinds that it needs in its own namespace and in that of Argo CD.
+// A pod there is limited like others.
 func (o Options) admissionMatch() []admissionv1.MatchCondition {
-	own := []string{o.AgentNamespace}
-	if o.Agent.EngineNamespace != "" {
-		own = append(own, o.Agent.EngineNamespace)
+	except := func(name, namespace, resources string) admissionv1.MatchCondition {
+		return admissionv1.MatchCondition{Name: name, Expression: inNamespace + " ? !(request.namespace == " + quote(namespace) + " && request.resource.resource in " + resources + ") : true"}
 	}
-	return []admissionv1.MatchCondition{
+	out := []admissionv1.MatchCondition{
 		{Name: "agent", Expression: "request.userInfo.username == " + quote("system:serviceaccount:"+o.AgentNamespace+":"+agentName)},
-		{Name: "not-its-own-objects", Expression: inNamespace + " ? !(request.namespace in " + quoteAll(own) + ") : true"},
+		except("not-its-own-objects", o.AgentNamespace, "['configmaps', 'secrets', 'leases', 'events', 'serviceaccounts']"),
 	}
+	if o.Agent.EngineNamespace != "" {
+		out = append(out, except("not-for-argo-cd", o.Agent.EngineNamespace, "['applications', 'appprojects', 'secrets']"))
+	}
+	return out
 }
 
 func (a *Admission) validations() (out []admissionv1.Validation) {
@@ -129,13 +133,16 @@ func (a *Admission) validations() (out []admissionv1.Validation) {
 	if len(a.ExcludeKinds) > 0 {
 		add("!("+kindIn(a.ExcludeKinds)+")", "this agent may not write these kinds: "+strings.Join(a.ExcludeKinds, ", "))
 	}
+	if len(a.Kinds)+len(a.ExcludeKinds) > 0 { // their kind is not that of the object: Scale, TokenRequest, Eviction
+		add("!has(request.subResource) || request.subResource in ['', 'status']", "this agent may not write subresources")
+	}
 	if !a.Privileged {
 		for _, rule := range podRules {
 			add(rule.Expression, rule.Message)
 		}
 	}
 	for _, rule := range a.Rules {
-		add(rule, "refused by the rule of this cluster: "+rule)
+		add(rule, "refused by the rule of this cluster: "+strings.Join(strings.Fields(rule), " "))
 	}
 	if len(out) == 0 {
 		add("true", "nothing is limited")
@@ -202,6 +209,10 @@ var podRules = []admissionv1.Validation{
 		Message: "this agent may not create pods in the namespaces of their node (hostNetwork, hostPID, hostIPC)"},
 	{Expression: `!has(variables.pod.volumes) || variables.pod.volumes.all(v, !has(v.hostPath))`,
 		Message: "this agent may not create pods with hostPath volumes"},
+	{Expression: `request.operation == 'DELETE' || request.kind.kind != 'PersistentVolume' || request.kind.group != '' || !has(object.spec) || !has(object.spec.hostPath) && !has(object.spec.local)`,
+		Message: "this agent may not create volumes of files of a node"},
+	{Expression: `(variables.containers + [variables.pod]).all(c, !has(c.securityContext) || !has(c.securityContext.windowsOptions) || !has(c.securityContext.windowsOptions.hostProcess) || !c.securityContext.windowsOptions.hostProcess)`,
+		Message: "this agent may not create processes of the node (windowsOptions.hostProcess)"},
 	{Expression: `variables.containers.all(c, !has(c.securityContext) || !has(c.securityContext.capabilities) || !has(c.securityContext.capabilities.add) || ` +
 		`c.securityContext.capabilities.add.all(x, x in ['AUDIT_WRITE', 'CHOWN', 'DAC_OVERRIDE', 'FOWNER', 'FSETID', 'KILL', 'MKNOD', 'NET_BIND_SERVICE', 'SETFCAP', 'SETGID', 'SETPCAP', 'SETUID', 'SYS_CHROOT']))`,
 		Message: "this agent may not create containers with additional capabilities"},
@@ -209,14 +220,6 @@ var podRules = []admissionv1.Validation{
 
 // quote returns a string literal of CEL.
 func quote(text string) string { return strconv.Quote(text) }
-
-func quoteAll(texts []string) string {
-	out := make([]string, 0, len(texts))
-	for _, t := range texts {
-		out = append(out, quote(t))
-	}
-	return "[" + strings.Join(out, ", ") + "]"
-}
 
 func sortedKeys(m map[string]string) []string {
 	out := make([]string, 0, len(m))

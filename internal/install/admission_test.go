@@ -69,6 +69,7 @@ func TestAdmissionPolicyLimitsTheAgent(t *testing.T) {
 		{"a namespace without the label", configMap("team-b", ""), "label kedge.dev/managed=yes"},
 		{"a namespace that no pattern allows", configMap("other", ""), "only write in namespaces team-*, shop"},
 		{"its own namespace", configMap("kedge-agent-prod", ""), ""},
+		{"another kind in its own namespace", strings.Replace(template(plain), "team-a", "kedge-agent-prod", 1), "only write in namespaces"},
 		{"a kind that is not listed", "apiVersion: v1\nkind: Service\nmetadata: {name: s, namespace: team-a}\nspec: {ports: [{port: 80}]}\n", "only write these kinds"},
 		{"an excluded kind", strings.Replace(template(plain), "kind: Deployment", "kind: DaemonSet", 1), "may not write these kinds"},
 		{"an object without a namespace", "apiVersion: storage.k8s.io/v1\nkind: StorageClass\nmetadata: {name: s}\nprovisioner: x\n", "without a namespace"},
@@ -96,6 +97,9 @@ func TestAdmissionPolicyLimitsTheAgent(t *testing.T) {
 	cluster.Apply(t, configMap("other", "")) // by somebody else
 	if out, err := agent("-n", "other", "delete", "configmap", "c"); err == nil || !strings.Contains(out+err.Error(), "only write in namespaces") {
 		t.Errorf("a deletion elsewhere: %v\n%s", err, out)
+	}
+	if out, err := agent("-n", "team-a", "scale", "deployment", "d", "--replicas=2"); err == nil || !strings.Contains(out+err.Error(), "may only write these kinds") {
+		t.Errorf("a subresource: %v\n%s", err, out)
 	}
 	if out, err := agent("-n", "team-a", "delete", "configmap", "c"); err != nil {
 		t.Errorf("a deletion in an allowed namespace: %v\n%s", err, out)

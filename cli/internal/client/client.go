@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/kedge-dev/kedge/internal/apiv1"
+	"github.com/kedge-dev/kedge/internal/plaintext"
 )
 
 // maxAnswer bounds what a server can make a client hold.
@@ -265,11 +266,12 @@ func statusError(status int, text []byte) error {
 		Message string `json:"message"`
 	}
 	if json.Unmarshal(text, &kube) == nil && kube.Kind == "Status" {
-		return &StatusError{Status: status, Problem: apiv1.Problem{Detail: kube.Message}}
+		return &StatusError{Status: status, Problem: apiv1.Problem{Detail: plaintext.Text(kube.Message, 0)}}
 	}
 	e := &StatusError{Status: status}
 	if json.Unmarshal(text, &e.Problem) != nil {
 		e.Problem = apiv1.Problem{Detail: fmt.Sprintf("the server answered %d %s", status, http.StatusText(status))}
 	}
+	e.Problem.Detail = plaintext.Text(e.Problem.Detail, 0) // whoever answers must not control the terminal
 	return e
 }

@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/tools/remotecommand"
 	kubeexec "k8s.io/client-go/util/exec"
 	"k8s.io/streaming/pkg/httpstream"
+
+	"github.com/kedge-dev/kedge/internal/plaintext"
 )
 
 // ExecOptions describe a command in a container.
@@ -93,7 +95,7 @@ func execError(err error) error {
 		return &ExitError{exit.Code}
 	}
 	if message := refusal(err); message != "" {
-		return errors.New(message)
+		return errors.New(plaintext.Text(message, 0))
 	}
 	return err
 }

@@ -41,9 +41,6 @@ func (c *Cluster) Object(ctx context.Context, o apiv1.Object) (map[string]any, e
 	return shown(object, o.Group == "" && o.Kind == "Secret"), nil
 }
 
-// lastApplied is where kubectl keeps a copy of an object.
-const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
-
 // shown removes from an object what only machines read and, if it is a Secret, its values.
 func shown(object map[string]any, secret bool) map[string]any {
 	metadata, _ := object["metadata"].(map[string]any)
@@ -51,8 +48,10 @@ func shown(object map[string]any, secret bool) map[string]any {
 	if !secret {
 		return object
 	}
-	if annotations, ok := metadata["annotations"].(map[string]any); ok && annotations[lastApplied] != nil {
-		annotations[lastApplied] = objectdiff.Masked
+	if annotations, ok := metadata["annotations"].(map[string]any); ok {
+		for key := range annotations { // kubectl and other tools keep a copy of the object in one
+			annotations[key] = objectdiff.Masked
+		}
 	}
 	for _, field := range []string{"data", "stringData"} {
 		values, ok := object[field].(map[string]any)

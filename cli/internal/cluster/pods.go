@@ -9,6 +9,7 @@ import (
 
 	"github.com/kedge-dev/kedge/internal/apiv1"
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/plaintext"
 )
 
 // Pod is a pod, as far as its logs and sessions need it.
@@ -47,7 +48,7 @@ type ContainerState struct {
 
 // Containers are the containers of the pod that have a status.
 func (p Pod) Containers() []Container {
-	return slices.Concat(p.Status.Init, p.Status.Main, p.Status.Ephemeral)
+	return slices.DeleteFunc(slices.Concat(p.Status.Init, p.Status.Main, p.Status.Ephemeral), func(c Container) bool { return !printable(c.Name) })
 }
 
 // HasLog reports whether the container, or the one before its last restart, has a log.
@@ -55,7 +56,8 @@ func (c Container) HasLog(previous bool) bool {
 	if previous {
 		return c.LastState.Terminated != nil
 	}
-	return c.State.Running != nil || c.State.Terminated != nil
+	// A container that waits for its next start has the log of its last run.
+	return c.State.Running != nil || c.State.Terminated != nil || c.LastState.Terminated != nil
 }
 
 // DefaultContainer is the container that kubectl chooses for a session.
@@ -127,8 +129,16 @@ func (c *Cluster) Pods(ctx context.Context, namespace string, owners *Owners) ([
 	return out, unknown
 }
 
+// printable reports whether a name cannot control a terminal. An API server has no others, but somebody else may answer for it.
+func printable(name string) bool {
+	return plaintext.Text(name, 0) == name && !strings.ContainsAny(name, "\r\n\t")
+}
+
 // HasPod is Has for a pod.
 func (o *Owners) HasPod(ctx context.Context, p Pod) (bool, error) {
+	if !printable(p.Metadata.Name) {
+		return false, nil
+	}
 	return o.Has(ctx, fleet.ObjectRef{Kind: "Pod", Namespace: p.Metadata.Namespace, Name: p.Metadata.Name}, p.Metadata.Metadata)
 }
 
