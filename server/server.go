@@ -172,7 +172,7 @@ func build(ctx context.Context, cfg Config, p parts, metrics prometheus.Register
 		writers = 8 // half of its connections: PostgreSQL executes independent writes concurrently
 	}
 	g, err := gateway.New(gateway.Config{
-		Lease: cfg.Lease, Writers: writers, Version: version.String(), Log: cfg.Log, Metrics: metrics,
+		Lease: cfg.Lease, Writers: writers, ServerID: c.ReplicaID(), Version: version.String(), Log: cfg.Log, Metrics: metrics,
 	}, c)
 	if err != nil {
 		return components{}, err
@@ -183,7 +183,7 @@ func build(ctx context.Context, cfg Config, p parts, metrics prometheus.Register
 	}
 	kubernetes, err := newKubernetes(cfg, c)
 	return components{
-		key: keys.own, control: c, gateway: g, relay: relay.New(relay.Config{Peers: replicas.peers(), Log: cfg.Log}, c, g), renders: p.renders,
+		key: keys.own, control: c, gateway: g, relay: relay.New(relay.Config{Peers: replicas.peers(), ServerID: c.ReplicaID(), Log: cfg.Log}, c, g), renders: p.renders,
 		replicas: replicas, kubernetes: kubernetes,
 	}, err
 }

@@ -149,6 +149,31 @@ func TestKubectlThroughAnotherServer(t *testing.T) {
 	t.Run("killed", func(t *testing.T) { p.kill(t, ada, ns) })
 }
 
+// The load balancer sends the tunnels of an agent to another server than its control connection. Both servers reach the agent.
+// covers: P3
+func TestTunnelsArriveAtAnotherServer(t *testing.T) {
+	t.Parallel()
+	skipShort(t)
+	cluster := testkit.StartCluster(t)
+	p := startPrivateServers(t)
+	ns := cluster.Namespace(t)
+	enroll(t, p.with, cluster, apiv1.EnrollAgent{Name: "paris", Tunnel: true})
+	p.SetBackends(p.addresses[1])
+	bind(t, cluster, "kedge-admins", "admin", "cluster-admin")
+	dir := startNode(t, cluster, ns)
+	cluster.Apply(t, configMap(ns, "page", "one"))
+	for name, s := range map[string]*testServer{"ada": p.with, "bea": p.without} {
+		u := newKubeUser(t, s, name, "admin", "paris")
+		allow(t, s, name, name, false)
+		u.run(t, "-n", ns, "get", "configmap", "page")
+		watchThroughTunnel(t, u, cluster, ns)
+		execExitCode(t, u, ns)
+		execInput(t, u, ns)
+		copyFiles(t, u, ns, dir)
+		forwardPort(t, u, ns)
+	}
+}
+
 // revoke removes a rule during a watch through the server that does not have the agent.
 func (p *privateServers) revoke(t *testing.T, ns string) {
 	u := newKubeUser(t, p.without, "eve", "admin", "paris")

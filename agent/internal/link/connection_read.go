@@ -97,7 +97,7 @@ func (n *connection) handleFrame(ctx context.Context, frame *agentv1.ConnectResp
 	switch f := frame.GetFrame().(type) {
 	case *agentv1.ConnectResponse_OpenTunnels:
 		count.WithLabelValues("in", "open_tunnels").Inc()
-		n.openTunnels(int(f.OpenTunnels.GetCount()))
+		n.openTunnels(int(f.OpenTunnels.GetCount()), f.OpenTunnels.GetServer())
 	case *agentv1.ConnectResponse_Desired:
 		count.WithLabelValues("in", "desired").Inc()
 		return n.handleDesired(ctx, f.Desired)

@@ -116,8 +116,8 @@ func (t *tunnelConn) remove() {
 	}
 }
 
-// openTunnels opens tunnels that the server asked for. The server uses them when it has a request.
-func (n *connection) openTunnels(count int) {
+// openTunnels opens tunnels that a server asked for. The server uses them when it has a request.
+func (n *connection) openTunnels(count int, server string) {
 	if n.cfg.Tunnels == nil {
 		return
 	}
@@ -134,19 +134,19 @@ func (n *connection) openTunnels(count int) {
 			return
 		}
 		n.tunnel.conn.add()
-		go n.serveTunnel(n.tunnel.conn)
+		go n.serveTunnel(n.tunnel.conn, server)
 	}
 }
 
 // serveTunnel opens one tunnel and serves the connection that the server makes through it. It outlives the connection n.
-func (n *connection) serveTunnel(t *tunnelConn) {
+func (n *connection) serveTunnel(t *tunnelConn, server string) {
 	defer n.cfg.Tunnels.release()
 	defer t.remove()
 	ctx, abort := context.WithCancel(metadata.AppendToOutgoingContext(context.Background(), "authorization", "Bearer "+n.token))
 	defer abort()
 	stream, err := t.client.Tunnel(ctx)
 	if err == nil {
-		err = stream.Send(&agentv1.TunnelRequest{Frame: &agentv1.TunnelRequest_Ready{Ready: &agentv1.Ready{}}})
+		err = stream.Send(&agentv1.TunnelRequest{Frame: &agentv1.TunnelRequest_Ready{Ready: &agentv1.Ready{Server: server}}})
 	}
 	var first *agentv1.TunnelResponse
 	if err == nil {

@@ -3155,8 +3155,10 @@ func (x *FetchBundleResponse) GetTotal() int64 {
 
 // OpenTunnels asks the agent for Tunnel streams. The agent may open fewer.
 type OpenTunnels struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Count         int32                  `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Count int32                  `protobuf:"varint,1,opt,name=count,proto3" json:"count,omitempty"`
+	// ID of the server. A load balancer may send the streams to another one, which passes them on.
+	Server        string `protobuf:"bytes,2,opt,name=server,proto3" json:"server,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3196,6 +3198,13 @@ func (x *OpenTunnels) GetCount() int32 {
 		return x.Count
 	}
 	return 0
+}
+
+func (x *OpenTunnels) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
 }
 
 type TunnelRequest struct {
@@ -3428,7 +3437,9 @@ func (*TunnelResponse_End) isTunnelResponse_Frame() {}
 
 // Ready is the first frame of the agent: the stream can carry a connection.
 type Ready struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// OpenTunnels.server
+	Server        string `protobuf:"bytes,1,opt,name=server,proto3" json:"server,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3461,6 +3472,13 @@ func (x *Ready) ProtoReflect() protoreflect.Message {
 // Deprecated: Use Ready.ProtoReflect.Descriptor instead.
 func (*Ready) Descriptor() ([]byte, []int) {
 	return file_kedge_agent_v1_agent_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *Ready) GetServer() string {
+	if x != nil {
+		return x.Server
+	}
+	return ""
 }
 
 // Open is the first frame of the server: the stream carries a connection of this caller from now on.
@@ -3981,9 +3999,10 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\x06offset\x18\x02 \x01(\x03R\x06offset\"A\n" +
 	"\x13FetchBundleResponse\x12\x14\n" +
 	"\x05chunk\x18\x01 \x01(\fR\x05chunk\x12\x14\n" +
-	"\x05total\x18\x02 \x01(\x03R\x05total\"#\n" +
+	"\x05total\x18\x02 \x01(\x03R\x05total\";\n" +
 	"\vOpenTunnels\x12\x14\n" +
-	"\x05count\x18\x01 \x01(\x05R\x05count\"\xce\x01\n" +
+	"\x05count\x18\x01 \x01(\x05R\x05count\x12\x16\n" +
+	"\x06server\x18\x02 \x01(\tR\x06server\"\xce\x01\n" +
 	"\rTunnelRequest\x12-\n" +
 	"\x05ready\x18\x01 \x01(\v2\x15.kedge.agent.v1.ReadyH\x00R\x05ready\x12*\n" +
 	"\x04data\x18\x02 \x01(\v2\x14.kedge.agent.v1.DataH\x00R\x04data\x120\n" +
@@ -3995,8 +4014,9 @@ const file_kedge_agent_v1_agent_proto_rawDesc = "" +
 	"\x04data\x18\x02 \x01(\v2\x14.kedge.agent.v1.DataH\x00R\x04data\x120\n" +
 	"\x06credit\x18\x03 \x01(\v2\x16.kedge.agent.v1.CreditH\x00R\x06credit\x12'\n" +
 	"\x03end\x18\x04 \x01(\v2\x13.kedge.agent.v1.EndH\x00R\x03endB\a\n" +
-	"\x05frame\"\a\n" +
-	"\x05Ready\"y\n" +
+	"\x05frame\"\x1f\n" +
+	"\x05Ready\x12\x16\n" +
+	"\x06server\x18\x01 \x01(\tR\x06server\"y\n" +
 	"\x04Open\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\tR\arequest\x12\x12\n" +
 	"\x04user\x18\x02 \x01(\tR\x04user\x12\x16\n" +

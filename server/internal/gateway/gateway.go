@@ -87,6 +87,8 @@ type Config struct {
 	Limits Limits
 	// MaxIdle is how long a connection without a stream stays open; default 1 min.
 	MaxIdle time.Duration
+	// ServerID is the ID of this server, for tunnels that arrive at another one; "" if there are no others.
+	ServerID string
 	// Version is the server's version. Agents receive it.
 	Version string
 	Log     *slog.Logger

@@ -109,7 +109,7 @@ func (s *session) process(ctx context.Context) error {
 	}
 	if work.tunnels > 0 { // first: a person waits
 		if err := s.send("open_tunnels", &agentv1.ConnectResponse{
-			Frame: &agentv1.ConnectResponse_OpenTunnels{OpenTunnels: &agentv1.OpenTunnels{Count: int32(min(work.tunnels, wire.MaxTunnels))}},
+			Frame: &agentv1.ConnectResponse_OpenTunnels{OpenTunnels: &agentv1.OpenTunnels{Count: int32(min(work.tunnels, wire.MaxTunnels)), Server: s.gateway.cfg.ServerID}},
 		}); err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/kedge-dev/kedge/internal/tunnel"
 	"github.com/kedge-dev/kedge/internal/wait"
 	"github.com/kedge-dev/kedge/internal/wire"
+	"github.com/kedge-dev/kedge/internal/wire/agentv1"
 	"github.com/kedge-dev/kedge/server/internal/gateway"
 	"github.com/kedge-dev/kedge/server/internal/store"
 )
@@ -26,7 +28,12 @@ type Peers interface {
 	// Dial fails with a gRPC status: NotFound if the agent is not connected there, DeadlineExceeded if it opens no tunnel,
 	// ResourceExhausted if it has too many, and others if the server does not respond. ctx limits only the opening.
 	Dial(ctx context.Context, to fleet.ServerReplica, agent fleet.Agent, c wire.TunnelCaller) (net.Conn, error)
+	// Offer gives a server a tunnel of an agent, until ctx ends. The caller calls release at the end.
+	Offer(ctx context.Context, to fleet.ServerReplica, agent fleet.Agent) (stream OfferedStream, release func(), err error)
 }
+
+// OfferedStream is a tunnel at the server that gets it.
+type OfferedStream = grpc.BidiStreamingClient[agentv1.TunnelRequest, agentv1.TunnelResponse]
 
 // dial returns a connection to an agent, in the name of a caller: through a tunnel that the agent has opened to this server,
 // or else through the server that the agent is connected to.

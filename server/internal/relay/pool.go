@@ -79,16 +79,22 @@ func newPools(ask func(agent fleet.AgentID, n int) bool) *pools {
 	return &pools{ask: ask, agents: map[fleet.AgentID]*pool{}}
 }
 
-// serve keeps a stream of an agent until it is not needed any more.
-func (p *pools) serve(agent fleet.Agent, stream gateway.TunnelStream) error {
+// serve keeps a stream of an agent until it is not needed any more. passOn serves one that is for another server.
+func (p *pools) serve(
+	agent fleet.Agent, stream gateway.TunnelStream, elsewhere func(server string) bool, passOn func(agent fleet.Agent, server string, stream gateway.TunnelStream) error,
+) error {
 	tooMany := status.Errorf(codes.ResourceExhausted, "the agent has %d unused tunnels, which is the limit", maxIdle)
 	if !p.begin(agent.ID) {
 		return tooMany
 	}
-	err := awaitReady(stream)
+	server, err := awaitReady(stream)
 	if err != nil {
 		p.notReady(agent.ID)
 		return err
+	}
+	if elsewhere(server) {
+		p.notReady(agent.ID)
+		return passOn(agent, server, stream)
 	}
 	ctx, abort := context.WithCancel(stream.Context())
 	defer abort()
@@ -105,25 +111,30 @@ func (p *pools) serve(agent fleet.Agent, stream gateway.TunnelStream) error {
 	return nil
 }
 
-// awaitReady receives the first frame. When it returns an error, the handler returns, which ends the goroutine.
-func awaitReady(stream gateway.TunnelStream) error {
-	ready := make(chan error, 1)
+// awaitReady receives the first frame, and returns the server that has asked for the tunnel. When it returns an error, the handler
+// returns, which ends the goroutine.
+func awaitReady(stream gateway.TunnelStream) (server string, err error) {
+	type result struct {
+		server string
+		err    error
+	}
+	ready := make(chan result, 1)
 	go func() {
 		first, err := stream.Recv()
 		if err == nil && first.GetReady() == nil {
 			err = status.Error(codes.InvalidArgument, "Ready must be the first frame of a tunnel")
 		}
-		ready <- err
+		ready <- result{first.GetReady().GetServer(), err}
 	}()
 	timeout := time.NewTimer(waitForTunnel)
 	defer timeout.Stop()
 	select {
-	case err := <-ready:
-		return err
+	case r := <-ready:
+		return r.server, r.err
 	case <-timeout.C:
-		return status.Error(codes.DeadlineExceeded, "no Ready within "+waitForTunnel.String())
+		return "", status.Error(codes.DeadlineExceeded, "no Ready within "+waitForTunnel.String())
 	case <-stream.Context().Done():
-		return stream.Context().Err()
+		return "", stream.Context().Err()
 	}
 }
 

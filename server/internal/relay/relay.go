@@ -52,7 +52,9 @@ type Config struct {
 	CheckEvery time.Duration
 	// Peers reaches agents that are connected to another server; nil if there are no other servers.
 	Peers Peers
-	Log   *slog.Logger
+	// ServerID is the ID of this server among them.
+	ServerID string
+	Log      *slog.Logger
 }
 
 // Relay carries requests into clusters. Create it with New, and call Run.
@@ -60,6 +62,7 @@ type Relay struct {
 	control   Control
 	pools     *pools
 	peers     Peers // may be nil
+	serverID  string
 	locations *locations
 	absences  *absences
 	open      *openRequests
@@ -73,7 +76,7 @@ func New(cfg Config, c Control, agents Agents) *Relay {
 	log := cfg.Log.With(obs.KeyComponent, "relay")
 	return &Relay{
 		control: c, pools: newPools(agents.OpenTunnels), open: newOpenRequests(cmp.Or(cfg.Limits, defaultLimits)), log: log,
-		peers: cfg.Peers, locations: newLocations(c.AgentServers), absences: newAbsences(),
+		peers: cfg.Peers, serverID: cfg.ServerID, locations: newLocations(c.AgentServers), absences: newAbsences(),
 		guards:   &guards{every: cmp.Or(cfg.CheckEvery, checkEvery), access: c.Access, open: map[accessKey]*guarded{}},
 		recorder: newRecorder(c.RecordAccess, log),
 	}
@@ -88,9 +91,10 @@ func (r *Relay) Run(ctx context.Context) error {
 	return nil
 }
 
-// Serve implements gateway.Tunnels.
+// Serve implements gateway.Tunnels. A tunnel that another server has asked for is passed on to it: a load balancer sends each
+// connection of an agent to any server.
 func (r *Relay) Serve(agent fleet.Agent, stream gateway.TunnelStream) error {
-	return r.pools.serve(agent, stream)
+	return r.pools.serve(agent, stream, func(server string) bool { return server != "" && server != r.serverID && r.peers != nil }, r.passOn)
 }
 
 // Caller is an authenticated caller of a request.

@@ -73,6 +73,27 @@ func (c *Client) Dial(ctx context.Context, to fleet.ServerReplica, agent fleet.A
 	return conn, nil
 }
 
+// OfferStream is a tunnel that is given to another server.
+type OfferStream = grpc.BidiStreamingClient[agentv1.TunnelRequest, agentv1.TunnelResponse]
+
+// Offer gives a server a tunnel of an agent, until ctx ends. The caller copies its frames, and calls release at the end.
+func (c *Client) Offer(ctx context.Context, to fleet.ServerReplica, agent fleet.Agent) (stream OfferStream, release func(), err error) {
+	p, err := c.use(to)
+	if err != nil {
+		return nil, nil, err
+	}
+	ctx = metadata.AppendToOutgoingContext(ctx, agentKey, string(agent.ID), tenantKey, string(agent.TenantID), offerKey, "true")
+	stream, err = agentv1.NewTunnelServiceClient(p.conn).Tunnel(ctx)
+	if err == nil {
+		err = stream.Send(&agentv1.TunnelRequest{Frame: &agentv1.TunnelRequest_Ready{Ready: &agentv1.Ready{}}})
+	}
+	if err != nil {
+		c.release(to.ID, p, status.Code(err) == codes.Unavailable)
+		return nil, nil, err
+	}
+	return stream, func() { c.release(to.ID, p, false) }, nil
+}
+
 // use returns the connection to a server, for one more stream.
 func (c *Client) use(to fleet.ServerReplica) (*peer, error) {
 	c.mu.Lock()

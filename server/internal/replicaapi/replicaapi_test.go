@@ -33,6 +33,10 @@ type echoes struct {
 	callers chan wire.TunnelCaller
 }
 
+func (e echoes) ServeOffered(fleet.Agent, Stream) error {
+	return status.Error(codes.Unimplemented, "no tunnels")
+}
+
 func (e echoes) ServeForwarded(agent fleet.Agent, c wire.TunnelCaller, stream Stream, opened func() error) error {
 	if agent.ID != paris.ID {
 		return status.Error(codes.NotFound, "the agent is not connected")

@@ -25,6 +25,8 @@ const (
 	agentKey  = "kedge-agent"
 	tenantKey = "kedge-tenant"
 	callerKey = "kedge-caller-bin"
+	// offerKey marks a tunnel of an agent that is for the other server; it has no caller yet.
+	offerKey = "kedge-offer"
 	// openedKey is in the response as soon as the agent has opened a tunnel.
 	openedKey = "kedge-opened"
 )
@@ -49,6 +51,8 @@ type Tunnels interface {
 	// ServeForwarded carries a connection of another server to an agent that is connected to this one. It calls opened when
 	// the agent has opened a tunnel, and otherwise fails with a gRPC status.
 	ServeForwarded(agent fleet.Agent, c wire.TunnelCaller, stream Stream, opened func() error) error
+	// ServeOffered uses a tunnel that an agent has opened to another server, and that this one has asked for.
+	ServeOffered(agent fleet.Agent, stream Stream) error
 }
 
 // Server serves other servers.
@@ -85,6 +89,9 @@ type service struct {
 
 // Tunnel implements agentv1.TunnelServiceServer.
 func (s *service) Tunnel(stream Stream) error {
+	if agent, ok := parseOffer(stream.Context()); ok {
+		return s.to.ServeOffered(agent, stream)
+	}
 	agent, caller, err := parseMetadata(stream.Context())
 	if err != nil {
 		return err
@@ -92,18 +99,31 @@ func (s *service) Tunnel(stream Stream) error {
 	return s.to.ServeForwarded(agent, caller, stream, func() error { return stream.SendHeader(metadata.Pairs(openedKey, "true")) })
 }
 
+// parseOffer returns the agent of a tunnel; false for a connection of a caller.
+func parseOffer(ctx context.Context) (fleet.Agent, bool) {
+	md, _ := metadata.FromIncomingContext(ctx)
+	agent := agentOf(md)
+	return agent, len(md.Get(offerKey)) > 0 && agent.ID != "" && agent.TenantID != ""
+}
+
+func one(md metadata.MD, key string) string {
+	if values := md.Get(key); len(values) == 1 {
+		return values[0]
+	}
+	return ""
+}
+
+func agentOf(md metadata.MD) fleet.Agent {
+	agent := fleet.Agent{ID: fleet.AgentID(one(md, agentKey)), TenantID: fleet.TenantID(one(md, tenantKey))}
+	agent.Name = string(agent.ID) // for logs only
+	return agent
+}
+
 func parseMetadata(ctx context.Context) (fleet.Agent, wire.TunnelCaller, error) {
 	md, _ := metadata.FromIncomingContext(ctx)
-	one := func(key string) string {
-		if values := md.Get(key); len(values) == 1 {
-			return values[0]
-		}
-		return ""
-	}
-	agent := fleet.Agent{ID: fleet.AgentID(one(agentKey)), TenantID: fleet.TenantID(one(tenantKey))}
-	agent.Name = string(agent.ID) // for logs only
+	agent := agentOf(md)
 	var open agentv1.Open
-	if err := proto.Unmarshal([]byte(one(callerKey)), &open); err != nil || agent.ID == "" || agent.TenantID == "" {
+	if err := proto.Unmarshal([]byte(one(md, callerKey)), &open); err != nil || agent.ID == "" || agent.TenantID == "" {
 		return fleet.Agent{}, wire.TunnelCaller{}, status.Error(codes.InvalidArgument, "the metadata of a tunnel must contain an agent and a caller")
 	}
 	caller, err := wire.ParseTunnelCaller(&open)
