@@ -22,5 +22,9 @@ func lockDir(dir string) (unlock func(), err error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("locking the data directory: %w", err), f.Close())
 	}
-	return func() { _ = f.Close() }, nil
+	return func() {
+		// A child process that is being started has a copy of the file, with the lock, for a moment.
+		_ = syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
+		_ = f.Close()
+	}, nil
 }
