@@ -20,6 +20,14 @@ func (s *testServer) pushEnvironment(tb testing.TB, name, url, kubeconfig string
 	return made.Push.EngineInstance
 }
 
+// deployerKubeconfig creates a ServiceAccount that may do everything in a cluster and returns a kubeconfig of it.
+func deployerKubeconfig(tb testing.TB, c *testkit.Cluster, ns string) string {
+	tb.Helper()
+	c.Kubectl(tb, "-n", ns, "create", "serviceaccount", "deployer")
+	c.Kubectl(tb, "create", "clusterrolebinding", "deployer", "--clusterrole=cluster-admin", "--serviceaccount="+ns+":deployer")
+	return pushKubeconfig(c.ServiceAccountConfig(tb, ns, "deployer"))
+}
+
 // awaitPush waits until a push environment has a reason and an engine instance.
 func (s *testServer) awaitPush(tb testing.TB, name, reason, instance string) {
 	tb.Helper()
@@ -49,13 +57,10 @@ func TestPushEnvironmentMovesWithoutDoubleApply(t *testing.T) {
 		agents[name] = enroll(t, s, engines, apiv1.EnrollAgent{Name: name, EngineNamespace: namespaces[name], EngineInstance: true})
 	}
 	ns := remote.Namespace(t)
-	remote.Kubectl(t, "-n", ns, "create", "serviceaccount", "deployer")
-	remote.Kubectl(t, "create", "clusterrolebinding", "deployer", "--clusterrole=cluster-admin", "--serviceaccount="+ns+":deployer")
-	kubeconfig := pushKubeconfig(remote.ServiceAccountConfig(t, ns, "deployer"))
-	first := s.pushEnvironment(t, "customer", remote.URL(), kubeconfig)
-	second := s.pushEnvironment(t, "other", remote.URL(), kubeconfig)
+	first := s.pushEnvironment(t, "customer", remote.URL(), deployerKubeconfig(t, remote, ns))
+	second := s.pushEnvironment(t, "other", engines.URL(), deployerKubeconfig(t, engines, namespaces["one"]))
 	if first == second || agents[first] == nil || agents[second] == nil {
-		t.Fatalf("the environments are on %q and %q, want one on each", first, second)
+		t.Fatalf("the environments of two clusters are on %q and %q, want one on each", first, second)
 	}
 	s.awaitPush(t, "customer", "EndpointReady", first)
 

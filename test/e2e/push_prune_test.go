@@ -72,9 +72,7 @@ func startPushSites(t *testing.T, s *testServer, repo *testRepo) *pushSites {
 	s.run(t, "env", "create", "local", "--agents", "engine")
 	for _, name := range p.names {
 		if c := p.clusters[name]; name != "local" {
-			c.Kubectl(t, "-n", p.ns, "create", "serviceaccount", "deployer")
-			c.Kubectl(t, "create", "clusterrolebinding", "deployer", "--clusterrole=cluster-admin", "--serviceaccount="+p.ns+":deployer")
-			s.pushEnvironment(t, name, c.URL(), pushKubeconfig(c.ServiceAccountConfig(t, p.ns, "deployer")))
+			s.pushEnvironment(t, name, c.URL(), deployerKubeconfig(t, c, p.ns))
 			s.awaitPush(t, name, "EndpointReady", "engine")
 		}
 		s.deploy(t, apiv1.CreateDeployment{Name: name, Environment: name, Namespace: p.ns, Source: apiv1.Source{RepoURL: repo.url, Path: name}})

@@ -191,6 +191,8 @@ func (t *target) keep(o *object, why fleet.Cause, protected bool) {
 		t.startRemove(o, kube.IntentRelease)
 	case !o.live.known:
 		t.startRemove(o, kube.IntentCheck) // not seen since a restart: it may be gone
+	default:
+		o.retry.failure = fleet.Cause{} // of a read or a deletion that is not tried again: a watch shows the object
 	}
 }
 

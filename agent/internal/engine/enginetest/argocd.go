@@ -275,6 +275,7 @@ var SkippedWithArgoCD = map[string]string{
 	"says why a workload has no pods at all":                                                                           skipPods,
 	"says why the pods of a workload are not scheduled":                                                                skipPods,
 	"ends a deleted deployment whose held object somebody deletes":                                                     skipReading,
+	"names a held object of a deleted deployment again when reading it failed after a restart":                         skipReading,
 	"keeps a confirmed Namespace while another agent has something in it":                                              skipReading,
 	"keeps a confirmed Namespace while it cannot be told what is in it":                                                skipReading,
 	"keeps an object that is annotated to be kept, until it is not":                                                    skipReading,

@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/kedge-dev/kedge/agent/internal/engine"
 	"github.com/kedge-dev/kedge/internal/fleet"
+	"github.com/kedge-dev/kedge/internal/testkit/apiproxy"
 )
 
 var tombstoneHoldCases = []testCase{
@@ -19,6 +21,7 @@ var tombstoneHoldCases = []testCase{
 	{"releases what a deleted deployment holds when it is told to", tombstoneHoldEnds},
 	{"keeps a confirmed Namespace of a deleted deployment while an object is kept in it", tombstoneKeepsInNamespace},
 	{"ends a deleted deployment whose held object somebody deletes", tombstoneHeldByHand},
+	{"names a held object of a deleted deployment again when reading it failed after a restart", tombstoneHeldUnread},
 }
 
 var claims = schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}
@@ -179,4 +182,39 @@ func tombstoneHeldByHand(t *testing.T, w *world) {
 		t.Fatal(err)
 	}
 	w.rec.status(t, w.target, 2, fleet.SyncDeleted)
+}
+
+// The watch shows the object after a read of it has failed, and there is no other read.
+// covers: K2
+func tombstoneHeldUnread(t *testing.T, w *world) {
+	one := "PersistentVolumeClaim " + w.ns + "/one"
+	proxy := apiproxy.New(t, w.rest)
+	w.rest = proxy.Config()
+	e := w.start(t)
+	w.sync(t, e, 1, configMap("a", "1")+claim("one"))
+	e.Set(w.holdingTombstone(2))
+	w.heldAtEnd(t, 2, one)
+	e.stop()
+
+	seen := make(chan struct{})
+	proxy.Do(func(r *http.Request) *apiproxy.Fault {
+		switch path := r.URL.Path; {
+		case strings.HasSuffix(path, "/persistentvolumeclaims"):
+			return &apiproxy.Fault{Hold: seen}
+		case strings.HasSuffix(path, "/persistentvolumeclaims/one"):
+			f := failing(http.StatusInternalServerError, "InternalError", "no")
+			return &f
+		}
+		return nil
+	})
+	e = w.start(t)
+	e.Set(w.holdingTombstone(3))
+	w.rec.statusWith(t, w.target, func(s engine.Status) string {
+		if o := find(s, one); o.Sync != fleet.SyncFailed {
+			return fmt.Sprintf("the claim is %+v, want a failed read", o)
+		}
+		return ""
+	})
+	close(seen)
+	w.heldAtEnd(t, 3, one)
 }

@@ -44,7 +44,10 @@ const (
 
 // String begins the message of a failure.
 func (i Intent) String() string {
-	if i == IntentRelease || i == IntentDetach {
+	switch i {
+	case IntentCheck:
+		return "cannot be read"
+	case IntentRelease, IntentDetach:
 		return "cannot be released"
 	}
 	return "cannot be deleted"
