@@ -23,6 +23,8 @@ DEMO_ENV := GOFLAGS="$$(go env GOFLAGS) -buildvcs=$(if $(wildcard .git),true,aut
 # Packages to test and flags to test them with: make test PKG=./server/... TESTFLAGS=-v
 PKG ?= ./...
 TESTFLAGS ?=
+# Number of new seeds of each test of make soak.
+SEEDS ?= 3
 # Run time of each target of make fuzz.
 FUZZTIME ?= 10s
 # Arguments of the demo and of the benchmarks: make demo ARGS=--once
@@ -56,6 +58,10 @@ test: ## run all tests, with the race detector, on a real control plane and a re
 .PHONY: test-short
 test-short: ## run the tests that need only Go and git
 	go test -short -timeout 5m $(TESTFLAGS) $(PKG)
+
+.PHONY: soak
+soak: ## run the tests with random steps and faults with SEEDS new seeds
+	@KEDGE_NEW_SEEDS=$(SEEDS) hack/test.sh $(TESTFLAGS) -timeout 4h ./test/chaos ./test/faults
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target of PKG, one after another, each for FUZZTIME

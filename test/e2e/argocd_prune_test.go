@@ -197,3 +197,45 @@ func (f *argoFleet) wasDeleted(t *testing.T, names ...string) {
 		return nil
 	})
 }
+
+// A custom resource of a kind without namespaces has one in its manifest, as Kustomize adds it, and an annotation that keeps it.
+// Neither a commit that removes it nor the deletion of its deployment deletes it.
+// covers: A6, E1, E3
+func TestArgoCDKeepsAnObjectOfAKindWithoutNamespaces(t *testing.T) {
+	t.Parallel()
+	f := newArgoFleet(t, "argo-keeps")
+	kind := "regions." + f.ns + ".example.com"
+	f.cluster.Apply(t, strings.NewReplacer("Namespaced", "Cluster", "widget", "region", "Widget", "Region").Replace(fmt.Sprintf(widgetDefinition, f.ns)))
+	t.Cleanup(func() { _, _ = f.cluster.TryKubectl(t, "delete", "crd", kind, "--wait=false") })
+	f.cluster.Kubectl(t, "wait", "--for=condition=Established", "--timeout=60s", "crd/"+kind)
+	region := func(name string) string {
+		return fmt.Sprintf("apiVersion: %[1]s.example.com/v1\nkind: Region\nmetadata: {name: %[2]s, annotations: {kedge.dev/prune: disabled}}\n", f.ns, name)
+	}
+	files := map[string]string{}
+	for _, name := range []string{"ends", "shrinks"} {
+		files[name+"/kustomization.yaml"] = "namespace: " + f.ns + "\nresources: [region.yaml, own.yaml]\n"
+		files[name+"/region.yaml"], files[name+"/own.yaml"] = region(name), configMap(f.ns, "cm-"+name, "1")
+	}
+	f.create(t, f.repo.push(t, files), "ends", "shrinks")
+
+	f.run(t, "deploy", "delete", "ends", "--yes")
+	gone(t, f.cluster, "-n", f.ns, "get", "configmap", "cm-ends")
+	commit := f.repo.push(t, map[string]string{"shrinks/kustomization.yaml": "namespace: " + f.ns + "\nresources: [own.yaml]\n", "shrinks/own.yaml": configMap(f.ns, "cm-shrinks", "2")})
+	testkit.Eventually(t, patience, func(context.Context) error {
+		if got := valueOf(t, f.cluster, f.ns, "cm-shrinks"); got != "2" {
+			return fmt.Errorf("commit %s is not applied: %q", commit, got)
+		}
+		return nil
+	})
+	f.run(t, "deploy", "delete", "shrinks", "--yes")
+	gone(t, f.cluster, "-n", f.ns, "get", "configmap", "cm-shrinks")
+	gone(t, f.cluster, "-n", f.engine, "get", "applications", "-l", "app.kubernetes.io/managed-by=kedge")
+	for _, r := range deletions(f.cluster.Requests(t)) {
+		if r.Resource == "regions" {
+			t.Errorf("a kept object was deleted: %+v", r)
+		}
+	}
+	for _, name := range []string{"ends", "shrinks"} {
+		f.cluster.Kubectl(t, "get", kind, name)
+	}
+}

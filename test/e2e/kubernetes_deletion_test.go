@@ -12,6 +12,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	_ "modernc.org/sqlite" // opens the database of a stopped server
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kedge-dev/kedge/api/v1alpha1"
 	"github.com/kedge-dev/kedge/internal/apiv1"
@@ -41,6 +42,7 @@ func deletionOfResources(t *testing.T, tenant *crTenant) {
 		{"restored database without the resource", databaseBeforeResource},
 		{"restored database with an earlier spec", databaseBeforeEdit},
 		{"restored database without the resource, which is deleted meanwhile", databaseBeforeDeletedResource},
+		{"finalizers of resources that the server does not know", finalizersLeft},
 	} {
 		if !t.Run(test.name, func(t *testing.T) { test.run(t, tenant) }) {
 			return // the next ones need an empty namespace
@@ -255,6 +257,41 @@ func databaseBeforeDeletedResource(t *testing.T, tenant *crTenant) {
 	}
 	tenant.startAgain(t)
 	tenant.awaitGone(t, d.Name, d)
+	tenant.has(t, "map[]")
+}
+
+// Resources of every kind are being deleted, with finalizers of a server that does not know them. One has the same source as
+// another deployment.
+func finalizersLeft(t *testing.T, tenant *crTenant) {
+	d := tenant.deploy(t, "stays")
+	uid, before := tenant.uidOf(t, "stays"), len(tenant.deleted(t))
+	tenant.stopServer(t)
+	meta := metav1.ObjectMeta{Namespace: tenant.ns, Name: "left", Finalizers: []string{v1alpha1.ServerFinalizer}}
+	left := tenant.deployment("left", "stays")
+	left.Finalizers = []string{v1alpha1.ServerFinalizer, v1alpha1.ResourcesFinalizer}
+	resources := []client.Object{
+		left,
+		&v1alpha1.SyncRun{ObjectMeta: meta, Spec: v1alpha1.SyncRunSpec{GitOpsDeploymentName: "stays"}},
+		&v1alpha1.RepositoryCredential{ObjectMeta: meta, Spec: v1alpha1.RepositoryCredentialSpec{Repository: tenant.repo.url, Secret: "missing"}},
+		&v1alpha1.ManagedEnvironment{ObjectMeta: meta, Spec: v1alpha1.ManagedEnvironmentSpec{APIURL: "https://127.0.0.1:1", CredentialsSecret: "missing"}},
+	}
+	for _, o := range resources {
+		tenant.create(t, o)
+		if err := tenant.Delete(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tenant.startAgain(t)
+	for _, o := range resources {
+		tenant.awaitGone(t, "left", o)
+	}
+	tenant.edits(t, d)
+	if now := tenant.deleted(t)[before:]; len(now) > 0 || tenant.uidOf(t, "stays") != uid {
+		t.Fatalf("the agent deleted %+v", now)
+	}
+	if err := tenant.Delete(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
 	tenant.has(t, "map[]")
 }
 

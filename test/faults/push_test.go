@@ -128,11 +128,12 @@ func (t *tenant) pushStep(ctx context.Context, rng *rand.Rand, step string) erro
 // pushSites are call sites that had a fault before the faults end. The last step creates an app, which needs them.
 var pushSites = []string{"kubernetes, engine: create appprojects", "kubernetes, engine: create secrets", "kubernetes, engine: create applications"}
 
-// pushFaults waits until the calls of the engine instance had faults.
+// pushFaults waits until the calls of the engine instance had faults. Programs that are killed all the time would not come so far.
 func (t *tenant) pushFaults(ctx context.Context, rng *rand.Rand) error {
 	if t.pushEnv == nil {
 		return nil
 	}
+	t.w.sites.killsEnd.Store(true)
 	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for !t.w.sites.has(pushSites...) {

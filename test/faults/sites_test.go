@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/kedge-dev/kedge/internal/testkit/apiproxy"
@@ -18,6 +19,8 @@ type sites struct {
 	mu     sync.Mutex
 	calls  map[string]int
 	faults map[string]int
+
+	killsEnd atomic.Bool // programs are not killed any more
 }
 
 func newSites() *sites { return &sites{calls: map[string]int{}, faults: map[string]int{}} }
@@ -136,12 +139,19 @@ func (f *kubeFaults) choose(r *http.Request) *apiproxy.Fault {
 	}
 	if f.until == 0 {
 		f.until = f.nextKill()
-		select {
-		case f.kill <- struct{}{}:
-		default: // it is about to be killed
-		}
+		f.killProgram()
 	}
 	return out
+}
+
+func (f *kubeFaults) killProgram() {
+	if f.sites.killsEnd.Load() {
+		return
+	}
+	select {
+	case f.kill <- struct{}{}:
+	default: // it is about to be killed
+	}
 }
 
 // focused returns a choice that lets every call fail whose site contains a text, and no other one.
