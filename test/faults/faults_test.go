@@ -126,3 +126,11 @@ func TestCustomResourcesOnPostgreSQL(t *testing.T) {
 		run(t, plan{seed: seed, tenants: 3, steps: steps(t), limit: patience, database: newPostgres, push: pushTenant(seed, 0)})
 	})
 }
+
+// covers: K9, K10
+func TestTenTenants(t *testing.T) {
+	t.Parallel()
+	testkit.Seeds(t, []uint64{3}, func(t *testing.T, seed uint64) {
+		run(t, plan{seed: seed, tenants: 10, steps: 4, limit: patience, database: newPostgres, push: -1})
+	})
+}

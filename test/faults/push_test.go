@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -89,7 +90,7 @@ contexts: [{name: x, context: {cluster: c, user: u}}]
 }
 
 // pushScript are the steps with the push environment. The specs in them are random.
-var pushScript = []string{"create", "rotate", "edit", "recreate", "create", "commit", "rotate", "edit", "delete", "create"}
+var pushScript = []string{"create", "rotate", "mistakes", "edit", "recreate", "create", "commit", "rotate", "edit", "delete", "create"}
 
 // pushStep does a step with the push environment and its app.
 func (t *tenant) pushStep(ctx context.Context, rng *rand.Rand, step string) error {
@@ -103,6 +104,8 @@ func (t *tenant) pushStep(ctx context.Context, rng *rand.Rand, step string) erro
 		err = t.rotatePush(ctx, rng)
 	case step == "recreate":
 		err = t.recreatePush(ctx)
+	case step == "mistakes":
+		err = t.pushMistakes(ctx)
 	case !a.exists: // or an earlier step could not create it
 		err = t.creates(ctx, rng, a)
 	case step == "commit":
@@ -168,6 +171,50 @@ func (t *tenant) rotatePush(ctx context.Context, rng *rand.Rand) error {
 		return err
 	}
 	return t.w.Delete(ctx, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: t.pushEnv.accounts, Name: former}})
+}
+
+// pushMistakes makes mistakes in the credentials Secret, each of which has its reason. The objects must stay meanwhile.
+func (t *tenant) pushMistakes(ctx context.Context) error {
+	t.note("mistakes in the push environment")
+	var secret corev1.Secret
+	if err := t.w.Get(ctx, types.NamespacedName{Namespace: t.name, Name: customer}, &secret); err != nil {
+		return err
+	}
+	good := string(secret.Data["kubeconfig"])
+	for _, mistake := range []struct{ kubeconfig, reason string }{
+		{"", "KubeconfigMissing"},
+		{"{{ garbage", "KubeconfigInvalid"},
+		{strings.Replace(good, "user: {token:", "user: {exec: {command: id}, token:", 1), "KubeconfigUnsupported"},
+		{strings.Replace(good, t.w.cluster.URL(), "https://other.example.com", 1), "ContextNotFound"},
+	} {
+		if err := t.putKey(ctx, customer, "kubeconfig", mistake.kubeconfig); err != nil {
+			return err
+		}
+		if err := t.pushRefused(ctx, mistake.reason); err != nil {
+			return err
+		}
+	}
+	return t.putKey(ctx, customer, "kubeconfig", good)
+}
+
+// pushRefused waits until the push environment has a reason.
+func (t *tenant) pushRefused(ctx context.Context, reason string) error {
+	bounded, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		env := t.pushEnvironment()
+		if err := t.w.Get(bounded, client.ObjectKeyFromObject(env), env); err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(env.Status.Conditions, v1alpha1.ConditionReady)
+		if c != nil && c.Status == metav1.ConditionFalse && c.Reason == reason {
+			return nil
+		}
+		if bounded.Err() != nil {
+			return fmt.Errorf("the push environment is not %s: %+v", reason, env.Status.Conditions)
+		}
+		pause(bounded, 20*time.Millisecond)
+	}
 }
 
 // recreatePush deletes the push environment with what is deployed to it, and creates it again.

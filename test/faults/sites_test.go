@@ -100,19 +100,20 @@ type kubeFaults struct {
 	rng    *rand.Rand
 	blocks map[string]*block
 	until  int // calls until the next kill
+	scale  int // a server with more tenants needs more calls to get as far
 }
 
 // block is five calls of one site, one of which fails: the first one in the first block, so that every site has faults.
 type block struct{ n, fails int }
 
-func newKubeFaults(program string, seed uint64, s *sites, kill chan<- struct{}) *kubeFaults {
-	f := &kubeFaults{program: program, sites: s, kill: kill, rng: rand.New(rand.NewPCG(seed, uint64(len(program)))), blocks: map[string]*block{}}
+func newKubeFaults(program string, seed uint64, s *sites, kill chan<- struct{}, scale int) *kubeFaults {
+	f := &kubeFaults{program: program, sites: s, kill: kill, scale: scale, rng: rand.New(rand.NewPCG(seed, uint64(len(program)))), blocks: map[string]*block{}}
 	f.until = f.nextKill()
 	return f
 }
 
 // nextKill returns after how many calls the program is killed.
-func (f *kubeFaults) nextKill() int { return 40 + f.rng.IntN(200) }
+func (f *kubeFaults) nextKill() int { return f.scale * (40 + f.rng.IntN(200)) }
 
 func (f *kubeFaults) choose(r *http.Request) *apiproxy.Fault {
 	site := siteOf(r)

@@ -295,17 +295,19 @@ func (t *tenant) pushes(rng *rand.Rand) error {
 	return err
 }
 
-// rotate changes the password at the Git server and in the Secret, with a mistake in between.
+// rotate changes the credential at the Git server and in the Secret, with a mistake in between.
 func (t *tenant) rotate(ctx context.Context, rng *rand.Rand) error {
-	password := t.next("password")
-	t.note("rotate to %s", password)
-	t.w.git.Protect(t.repos[closedRepo].name, map[string]string{"robot": password})
+	data, err := t.newCredential()
+	if err != nil {
+		return err
+	}
+	t.note("rotate the %s", t.credentialKey)
 	if rng.IntN(2) == 0 {
-		if err := t.putKey(ctx, secretName, "password", "wrong"); err != nil {
+		if err := t.putKey(ctx, secretName, t.credentialKey, "wrong"); err != nil {
 			return err
 		}
 	}
-	return t.putKey(ctx, secretName, "password", password)
+	return t.putKey(ctx, secretName, t.credentialKey, data[t.credentialKey])
 }
 
 // putKey writes a key of a Secret.

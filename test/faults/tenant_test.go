@@ -40,10 +40,13 @@ type tenant struct {
 	repos   map[string]*repo
 	apps    map[string]*app
 	agent   *program
-	pushEnv *pushEnv // nil for a tenant without a push environment
-	claims  bool     // has the resource of claim_test.go
-	serial  int      // of passwords, contents, accounts and sync runs
-	log     []string
+	pushEnv *pushEnv       // nil for a tenant without a push environment
+	claims  bool           // has the resource of claim_test.go
+	ssh     *gitserver.SSH // serves the closed repository; nil if that is served over HTTP
+	// credentialKey is the key of the Secret that is rotated: a password, or an SSH key.
+	credentialKey string
+	serial        int // of passwords, contents, accounts and sync runs
+	log           []string
 }
 
 // repo is a Git repository with two branches.
@@ -72,7 +75,7 @@ func (w *world) addTenant(index int) *tenant {
 	name := fmt.Sprintf("tenant-%d", index)
 	t := &tenant{
 		w: w, index: index, name: name, targets: [3]string{name + "-a", name + "-b", name}, repos: map[string]*repo{},
-		apps: map[string]*app{"web": {}, "api": {}, "job": {manual: true}},
+		credentialKey: "password", apps: map[string]*app{"web": {}, "api": {}, "job": {manual: true}},
 	}
 	if w.pushTenant == index {
 		t.apps[pushed] = &app{}
@@ -93,9 +96,15 @@ func (w *world) addTenant(index int) *tenant {
 			}
 		}
 	}
-	password := t.next("password")
-	w.git.Protect(t.repos[closedRepo].name, map[string]string{"robot": password})
-	w.must(w.Create(w.tb.Context(), t.secret(secretName, map[string]string{"username": "robot", "password": password})))
+	var err error
+	if index%2 == 1 {
+		t.ssh, err = w.git.ServeSSH()
+		w.must(err)
+		t.repos[closedRepo].url, t.credentialKey = t.ssh.URL(t.repos[closedRepo].name), "sshPrivateKey"
+	}
+	data, err := t.newCredential()
+	w.must(err)
+	w.must(w.Create(w.tb.Context(), t.secret(secretName, data)))
 	t.setUp()
 	t.agent = t.startAgent(edge, "agent")
 	t.awaitEnvironment(edge, v1alpha1.ConditionConnected)
@@ -104,6 +113,21 @@ func (w *world) addTenant(index int) *tenant {
 	}
 	w.tenants = append(w.tenants, t)
 	return t
+}
+
+// newCredential lets the closed repository accept a new credential, and returns the content of its Secret.
+func (t *tenant) newCredential() (map[string]string, error) {
+	if t.credentialKey == "password" {
+		password := t.next("password")
+		t.w.git.Protect(t.repos[closedRepo].name, map[string]string{"robot": password})
+		return map[string]string{"username": "robot", "password": password}, nil
+	}
+	private, public, err := gitserver.NewKey()
+	if err != nil {
+		return nil, err
+	}
+	t.ssh.Authorize(public)
+	return map[string]string{"sshPrivateKey": string(private), "knownHosts": string(t.ssh.KnownHosts())}, nil
 }
 
 func (w *world) must(err error) {

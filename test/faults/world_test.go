@@ -138,7 +138,7 @@ func (w *world) startServer() {
 		defer cancel()
 		s, err := rig.StartServer(bounded, rig.ServerConfig{
 			Binary: binary, Listen: addr, DataDir: w.dir, Log: tee,
-			Args: append(w.db.serve(), "--key-file", filepath.Join(w.dir, "keys"), "--git-poll-interval", "1s", "--api-rate", "10000", "--kubeconfig", kubeconfig),
+			Args: append(w.db.serve(), "--key-file", filepath.Join(w.dir, "keys"), "--git-poll-interval", "1s", "--git-allow", "https,http,ssh", "--api-rate", "10000", "--kubeconfig", kubeconfig),
 			Wrap: func(cmd *exec.Cmd) *exec.Cmd {
 				cmd.Env = append(os.Environ(), "KEDGE_FAULTS="+w.faults, fmt.Sprintf("KEDGE_FAULTS_SEED=%d", w.seed), plantedEnv+"="+w.plantedBug())
 				return cmd
@@ -208,7 +208,11 @@ func (w *world) storm(p plan) {
 		w.tb.Fatal(err)
 	}
 	for i, f := range w.faulty {
-		faults := newKubeFaults(f.sites, w.seed+uint64(i), w.sites, f.kill)
+		scale := 1
+		if f.program == w.server {
+			scale = max(1, len(w.tenants)/3)
+		}
+		faults := newKubeFaults(f.sites, w.seed+uint64(i), w.sites, f.kill, scale)
 		if p.focus != "" {
 			f.proxy.Do(faults.focused(p.focus))
 			continue
