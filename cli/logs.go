@@ -45,7 +45,7 @@ func (a *app) logsCommand() *cobra.Command {
 	cmd.Long = "Prints the logs of all pods of a deployment in all its clusters, by time. Each line starts with the agent, the pod and, if the pod has\n" +
 		"several, the container. --follow continues with new lines and new pods as they come.\n\n" +
 		"Logs are read through the tunnels of the agents with your own rights: you need an access rule (kedge access), and permission in the\n" +
-		"cluster to list pods and ReplicaSets and to get logs. A cluster that cannot be read is named, and the others are printed."
+		"cluster to get and list pods, to list ReplicaSets, and to get logs. A cluster that cannot be read is named, and the others are printed."
 	cmd.Example = "kedge logs web --since 10m\nkedge logs web --follow --agent prod-1 --grep 'error|timeout'"
 	f := cmd.Flags()
 	agentsFlag(f, &flags.agents)

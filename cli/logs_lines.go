@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/http"
 	"regexp"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/kedge-dev/kedge/cli/internal/client"
 	"github.com/kedge-dev/kedge/cli/internal/cluster"
 	"github.com/kedge-dev/kedge/internal/plaintext"
 )
@@ -163,7 +165,7 @@ const (
 	resumeMax = 10 * time.Second
 )
 
-// followLog prints a log until its container ends. It continues after a broken connection.
+// followLog prints a log until its container ends. It continues after a connection that broke or ended.
 func (l *logReader) followLog(ctx context.Context, log containerLog) {
 	var last time.Time
 	for pause, lost := resumeMin, false; ; pause = min(2*pause, resumeMax) {
@@ -174,9 +176,16 @@ func (l *logReader) followLog(ctx context.Context, log containerLog) {
 			pause, lost = resumeMin, false
 			l.printLine(log, line)
 		})
+		ended := false
+		if err == nil { // a kubelet that restarts ends a log like one that is complete
+			var runs bool
+			runs, err = log.in.Runs(ctx, log.pod, log.container)
+			ended = err == nil && !runs || client.Status(err) == http.StatusNotFound
+		}
 		switch {
-		case err == nil || ctx.Err() != nil:
+		case ended || ctx.Err() != nil:
 			return
+		case err == nil: // it continues
 		case cluster.Refused(err):
 			l.warn("agent %s, pod %s: the log of container %s cannot be read: %v", log.in.Agent, log.pod.Metadata.Name, log.container, err)
 			return

@@ -105,6 +105,12 @@ func TestLogsFollowNewPodsRestartsAndBrokenConnections(t *testing.T) {
 		t.Errorf("continues with %v", query)
 	}
 
+	// The connection ends as if the log were complete, but the container runs.
+	s.answer("paris", pods+"/web-1-a", kubePod("web-1-a", "web-1", 0))
+	first <- endOfStream
+	first <- "2026-11-17T10:00:01.7Z three\n2026-11-17T10:00:01.8Z four\n"
+	logs.want(t, "paris web-1-a | four")
+
 	// A pod of this deployment appears, and one of another.
 	second, other := s.stream("paris", pods+"/web-1-b/log"), s.stream("paris", pods+"/web-2-c/log")
 	other <- "2026-11-17T10:00:02Z not ours\n"
@@ -117,6 +123,7 @@ func TestLogsFollowNewPodsRestartsAndBrokenConnections(t *testing.T) {
 
 	// A container restarts while the watch is broken.
 	s.pods("paris", nil, kubePod("web-1-a", "web-1", 0), kubePod("web-1-b", "web-1", 1))
+	s.answer("paris", pods+"/web-1-b", kubePod("web-1-b", "web-1", 1))
 	second <- "2026-11-17T10:00:03Z bye\n"
 	second <- endOfStream
 	logs.want(t, "paris web-1-b | bye")

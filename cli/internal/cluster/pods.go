@@ -147,6 +147,18 @@ func (c *Cluster) FollowPods(ctx context.Context, namespace string, f Follower[P
 	return follow(ctx, c, c.podPath(namespace), f)
 }
 
+// Runs reports whether a container of a pod still runs without a restart since p was read.
+func (c *Cluster) Runs(ctx context.Context, p Pod, container string) (bool, error) {
+	var now Pod
+	if err := c.read(ctx, c.podPath(p.Metadata.Namespace, p.Metadata.Name), nil, "", &now); err != nil {
+		return false, err
+	}
+	was := slices.IndexFunc(p.Containers(), func(c Container) bool { return c.Name == container })
+	return now.Metadata.UID == p.Metadata.UID && slices.ContainsFunc(now.Containers(), func(c Container) bool {
+		return was >= 0 && c.Name == container && c.State.Running != nil && c.RestartCount == p.Containers()[was].RestartCount
+	}), nil
+}
+
 // Log opens the log of a container. The caller closes it.
 func (c *Cluster) Log(ctx context.Context, p Pod, container string, options url.Values) (io.ReadCloser, error) {
 	query := url.Values{"container": {container}}
