@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kedge-dev/kedge/cli/internal/client"
@@ -137,35 +138,40 @@ func (a *app) liveObjects(ctx context.Context, args, agents []string, events boo
 	return all, nil
 }
 
+// maxReads limits the objects of a cluster that are read at the same time.
+const maxReads = 8
+
 // readObjects reads objects from the cluster. It fails if it could read nothing.
 func (t liveTarget) readObjects(ctx context.Context, objects []apiv1.Object, events bool) ([]liveObject, error) {
-	var out []liveObject
-	var unreadable error
-	read := 0
-	for _, o := range objects {
-		found := liveObject{Agent: t.Agent, Status: o, live: livePresent}
-		var err error
-		switch found.Object, err = t.Object(ctx, o); {
-		case err == nil:
-			read++
-		case client.Status(err) == http.StatusNotFound:
-			found.live = liveNotFound
-			read++
-		case client.Status(err) == http.StatusForbidden:
-			found.live, found.Error = liveUnreadable, err.Error()
-			unreadable = err
-		default:
-			return nil, err
-		}
-		if events {
-			found.events, found.noEvents = t.eventsAbout(ctx, o)
-		}
-		out = append(out, found)
+	out, errs := make([]liveObject, len(objects)), make([]error, len(objects))
+	var group errgroup.Group
+	group.SetLimit(maxReads)
+	for i, o := range objects {
+		group.Go(func() error {
+			out[i], errs[i] = t.readObject(ctx, o, events)
+			return nil
+		})
 	}
-	if read == 0 && unreadable != nil {
-		return nil, unreadable
+	_ = group.Wait()
+	if len(errs) > 0 && !slices.Contains(errs, nil) {
+		return nil, errs[0]
 	}
-	return out, nil
+	return out, ctx.Err()
+}
+
+// readObject reads an object from the cluster. With an error, the object says why it is not readable.
+func (t liveTarget) readObject(ctx context.Context, o apiv1.Object, events bool) (liveObject, error) {
+	found := liveObject{Agent: t.Agent, Status: o, live: livePresent}
+	var err error
+	if found.Object, err = t.Object(ctx, o); client.Status(err) == http.StatusNotFound {
+		found.live, err = liveNotFound, nil
+	} else if err != nil {
+		found.live, found.Error = liveUnreadable, err.Error()
+	}
+	if events {
+		found.events, found.noEvents = t.eventsAbout(ctx, o)
+	}
+	return found, err
 }
 
 // namesObject reports whether a user means an object: KIND/NAME, KIND.GROUP/NAME, with a namespace before the name.

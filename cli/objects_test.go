@@ -80,7 +80,11 @@ type: Opaque
 		}
 	}
 	s.answer("paris", secretPath, "403 no secrets for you")
-	if r := run(t, env, "", "get", "objects", "web", "--agent", "paris"); r.code != 1 || !strings.Contains(r.err, "the cluster of agent paris cannot be read: no secrets for you") {
+	if r := run(t, env, "", "get", "objects", "web", "--agent", "paris"); r.code != 1 || !strings.Contains(r.err, "the cluster of agent paris cannot be read: no deployments for you") {
+		t.Errorf("%s", r)
+	}
+	s.answer("berlin", secretPath, "500 broken") // the other object is shown
+	if r := run(t, env, "", "get", "objects", "web", "--agent", "berlin"); r.code != 0 || !strings.Contains(r.out, "Present") || !strings.Contains(r.out, "Unreadable") || !strings.Contains(r.out, "Broken") {
 		t.Errorf("%s", r)
 	}
 }
