@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Runs tests with real components and the race detector: hack/test.sh [FLAG …] PACKAGE …
-# It first builds the control plane, the render tools and Argo CD, and installs missing packages. Test binaries start the
+# It first builds the control plane, the render tools, an older kubectl and Argo CD, and installs missing packages. Test binaries start the
 # clusters and databases that they need and stop them at the end. All files are in one folder, which is removed at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,6 +11,8 @@ export KEDGE_KUBE_BIN
 export KUBEBUILDER_ASSETS=$KEDGE_KUBE_BIN
 KEDGE_RENDER_TOOLS=$(hack/rendertools/build.sh)
 export KEDGE_RENDER_TOOLS
+KEDGE_OLD_KUBECTL=$(hack/kubectl/build.sh)
+export KEDGE_OLD_KUBECTL
 KEDGE_ARGOCD_BIN=$(hack/argocd/build.sh)
 export KEDGE_ARGOCD_BIN
 # Tests must not reach a cluster of the developer by accident.

@@ -19,6 +19,7 @@ type programs struct {
 var (
 	controlPlane = programs{"the control plane", "KEDGE_KUBE_BIN", "kube"}
 	renderTools  = programs{"kustomize and helm", "KEDGE_RENDER_TOOLS", "rendertools"}
+	oldKubectl   = programs{"an older kubectl", "KEDGE_OLD_KUBECTL", "kubectl"}
 	argoCD       = programs{"Argo CD", "KEDGE_ARGOCD_BIN", "argocd"}
 )
 
@@ -34,6 +35,13 @@ func KubeBinDir(tb testing.TB) string {
 func RenderToolsDir(tb testing.TB) string {
 	tb.Helper()
 	return renderTools.forTest(tb)
+}
+
+// OldKubectlDir returns the folder with a kubectl that is older than that of the control plane, and builds it if
+// necessary. It skips the test with -short.
+func OldKubectlDir(tb testing.TB) string {
+	tb.Helper()
+	return oldKubectl.forTest(tb)
 }
 
 // ArgoCDBinDir returns the folder with the programs and manifests of Argo CD, and builds them if necessary. It

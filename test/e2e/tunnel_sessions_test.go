@@ -104,10 +104,16 @@ func TestSessionsThroughTheTunnel(t *testing.T) {
 	dir := startNode(t, cluster, ns)
 	ada := newKubeUser(t, s, "ada", "admin", "sessions")
 	allow(t, s, "ada", "ada", false)
-	for _, sockets := range []string{"true", "false"} {
-		t.Run("websockets="+sockets, func(t *testing.T) {
+	old := filepath.Join(testkit.OldKubectlDir(t), "kubectl")
+	for _, client := range []struct{ name, kubectl, sockets string }{
+		{"websockets", ada.kubectl, "true"},
+		{"spdy", ada.kubectl, "false"},
+		{"older kubectl", old, "false"},
+		{"older kubectl, websockets", old, "true"},
+	} {
+		t.Run(client.name, func(t *testing.T) {
 			u := *ada
-			u.env = []string{"KUBECTL_REMOTE_COMMAND_WEBSOCKETS=" + sockets, "KUBECTL_PORT_FORWARD_WEBSOCKETS=" + sockets}
+			u.kubectl, u.env = client.kubectl, []string{"KUBECTL_REMOTE_COMMAND_WEBSOCKETS=" + client.sockets, "KUBECTL_PORT_FORWARD_WEBSOCKETS=" + client.sockets}
 			t.Run("exit code", func(t *testing.T) { execExitCode(t, &u, ns) })
 			t.Run("input", func(t *testing.T) { execInput(t, &u, ns) })
 			t.Run("copy", func(t *testing.T) { copyFiles(t, &u, ns, dir) })

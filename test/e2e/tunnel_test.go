@@ -97,6 +97,29 @@ subjects: [{kind: Group, apiGroup: rbac.authorization.k8s.io, name: "kedge:tenan
 `, name, clusterRole, role))
 }
 
+// olderKubectl does the usual with a kubectl that is several versions older than the cluster.
+func olderKubectl(t *testing.T, u kubeUser, ns string) {
+	t.Helper()
+	u.kubectl = filepath.Join(testkit.OldKubectlDir(t), "kubectl")
+	manifest := filepath.Join(t.TempDir(), "cm.yaml")
+	if err := os.WriteFile(manifest, []byte(configMap(ns, "older", "old")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := u.try(t, "diff", "-f", manifest); err == nil || !strings.Contains(out, "+  value: old") {
+		t.Errorf("kubectl diff: %v\n%s", err, out)
+	}
+	u.run(t, "apply", "-f", manifest)
+	if got := u.run(t, "-n", ns, "get", "configmap", "older", "-o", "jsonpath={.data.value}"); got != "old" {
+		t.Errorf("got %q", got)
+	}
+	if got := u.run(t, "explain", "pod.spec.containers"); !strings.Contains(got, "image") {
+		t.Errorf("kubectl explain: %s", got)
+	}
+	if got := u.run(t, "get", "namespaces"); !strings.Contains(got, ns) {
+		t.Errorf("kubectl get namespaces: %s", got)
+	}
+}
+
 // covers: P1, P2
 func TestKubectlThroughTheTunnel(t *testing.T) {
 	t.Parallel()
@@ -129,6 +152,7 @@ func TestKubectlThroughTheTunnel(t *testing.T) {
 		t.Errorf("kubectl auth whoami: %s", got)
 	}
 	watchThroughTunnel(t, ada, cluster, ns)
+	olderKubectl(t, *ada, ns)
 
 	// The API server saw the caller, impersonated by an account that can do nothing else.
 	account := "system:serviceaccount:kedge-agent-paris:kedge-tunnel"
