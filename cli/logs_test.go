@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// covers: O4
+// covers: O4, P12
 func TestLogsOfAllClustersAreMergedByTime(t *testing.T) {
 	t.Parallel()
 	s, env := newLiveServer(t, "berlin", "lost", "paris")
@@ -86,7 +86,7 @@ func TestLogsSayWhyThereAreNone(t *testing.T) {
 	}
 }
 
-// covers: O4
+// covers: O4, P12
 func TestLogsFollowNewPodsRestartsAndBrokenConnections(t *testing.T) {
 	t.Parallel()
 	s, env := newLiveServer(t, "paris")

@@ -23,7 +23,7 @@ func kubeEvent(uid, version, kind, name, objectUID, at, message string) string {
 		"type":"Warning","reason":"BackOff","message":"%[7]s","count":3,"lastTimestamp":%[6]q,"eventTime":null}`, uid, version, kind, name, objectUID, at, message)
 }
 
-// covers: O4
+// covers: O4, P12
 func TestLiveObjectsNeverShowSecrets(t *testing.T) {
 	t.Parallel()
 	s, env := newLiveServer(t, "berlin", "paris")
@@ -98,7 +98,7 @@ func squeeze(table string) string {
 	return strings.Join(out, "\n")
 }
 
-// covers: O4
+// covers: O4, P12
 func TestLiveEventsAreThoseOfTheDeployment(t *testing.T) {
 	t.Parallel()
 	s, env := newLiveServer(t, "berlin", "lost", "paris")

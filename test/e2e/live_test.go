@@ -122,7 +122,7 @@ func (f *liveFleet) says(t *testing.T, want string, args ...string) {
 	}
 }
 
-// covers: O4, P2
+// covers: O4, P12, P2
 func TestLiveViewOfADeployment(t *testing.T) {
 	t.Parallel()
 	f := newLiveFleet(t)
