@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/net/http/httpproxy"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/klog/v2"
 
 	"github.com/kedge-dev/kedge/agent"
 	"github.com/kedge-dev/kedge/internal/obs"
@@ -76,7 +75,6 @@ func parseFlags(args []string, stdout, stderr io.Writer) (agent.Config, error) {
 		return cfg, err
 	}
 	cfg.Log = log
-	klog.SetSlogLogger(log.With(obs.KeyComponent, "client-go"))
 	return cfg, nil
 }
 

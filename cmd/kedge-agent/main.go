@@ -11,8 +11,10 @@ import (
 	"syscall"
 
 	"github.com/spf13/pflag"
+	"k8s.io/klog/v2"
 
 	"github.com/kedge-dev/kedge/agent"
+	"github.com/kedge-dev/kedge/internal/obs"
 )
 
 // Exit codes: 0 orderly stop, 1 failure, 2 wrong flags or configuration.
@@ -25,6 +27,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, "kedge-agent:", err)
 		os.Exit(2)
 	}
+	klog.SetSlogLogger(cfg.Log.With(obs.KeyComponent, "client-go"))
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err = agent.Run(ctx, cfg)
 	stop()

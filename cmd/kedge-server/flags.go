@@ -84,7 +84,10 @@ func parseServe(args []string, s streams) (command, error) {
 		return nil, err
 	}
 	cfg.DataDir, cfg.Database, cfg.Log = db.DataDir, db.Database, db.Log
-	return func(ctx context.Context) error { return server.Run(ctx, cfg) }, nil
+	return func(ctx context.Context) error {
+		klog.SetSlogLogger(cfg.Log.With(obs.KeyComponent, "client-go"))
+		return server.Run(ctx, cfg)
+	}, nil
 }
 
 func oidcFlags(f *pflag.FlagSet, o *server.OIDCConfig) {
@@ -137,7 +140,6 @@ func (f *flags) read(args []string) (server.DatabaseConfig, error) {
 	if f.db.Log, err = obs.NewLogger(f.err, f.logFormat); err != nil {
 		return f.db, err
 	}
-	klog.SetSlogLogger(f.db.Log.With(obs.KeyComponent, "client-go"))
 	return f.db, nil
 }
 

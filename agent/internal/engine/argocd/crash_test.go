@@ -58,8 +58,8 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 // covers: E1, E3
 func crashesAtEveryWrite(t *testing.T, argo *argocdtest.Instance) {
 	// The writes without a crash are: project, Application, end of the first hold, Application with the second commit, prune, end,
-	// delete, deletion of the Application, deletion of the project.
-	const writes = 9
+	// delete, deletion of the Application, deletion of the project. The end of a hold can be one write with the change after it.
+	const writes, atLeast = 9, 7
 	for at := 1; at <= writes+1; at++ {
 		for _, arrives := range []bool{false, true} {
 			t.Run(fmt.Sprintf("write %d, arrives %v", at, arrives), func(t *testing.T) {
@@ -69,7 +69,7 @@ func crashesAtEveryWrite(t *testing.T, argo *argocdtest.Instance) {
 				select {
 				case <-c.crashed:
 				default:
-					if at <= writes {
+					if at <= atLeast {
 						t.Error("there was no such write")
 					}
 				}
