@@ -267,7 +267,7 @@ func (x *exchange) serve(w http.ResponseWriter, req *http.Request, conn net.Conn
 	_ = rc.SetReadDeadline(time.Time{})
 	_ = rc.EnableFullDuplex() // HTTP/1 only; HTTP/2 always is
 	// A client that neither sends nor receives does not keep a request that has ended.
-	defer context.AfterFunc(req.Context(), func() {
+	defer onEnd(req.Context(), func() {
 		_ = rc.SetReadDeadline(time.Unix(1, 0))
 		_ = rc.SetWriteDeadline(time.Unix(1, 0))
 	})()
@@ -291,6 +291,21 @@ func (x *exchange) serve(w http.ResponseWriter, req *http.Request, conn net.Conn
 		ErrorHandler: x.fail,
 	}
 	proxy.ServeHTTP(w, req)
+}
+
+// onEnd calls f when ctx ends, until stop is called. When stop returns, f does not run any more: the response of a handler must
+// not be used after the handler has returned.
+func onEnd(ctx context.Context, f func()) (stop func()) {
+	done := make(chan struct{})
+	cancel := context.AfterFunc(ctx, func() {
+		defer close(done)
+		f()
+	})
+	return func() {
+		if !cancel() {
+			<-done
+		}
+	}
 }
 
 // rewrite prepares the request for the agent, with the same path and query to the byte.
