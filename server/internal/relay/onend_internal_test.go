@@ -14,7 +14,7 @@ func TestTheEndOfARequestDoesNotOutliveItsHandler(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := false
 		stop := onEnd(ctx, func() {
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 			ended = true
 		})
 		cancel()
