@@ -165,7 +165,7 @@ func (l *logReader) logsOf(in *cluster.Cluster, p cluster.Pod) []containerLog {
 			continue
 		}
 		out = append(out, containerLog{
-			in: in, pod: p, container: c.Name, prefix: l.prefix(in.Agent, p, c.Name, len(containers) > 1),
+			in: in, pod: p, container: c.Name, restarts: c.RestartCount, prefix: l.prefix(in.Agent, p, c.Name, len(containers) > 1),
 			key: fmt.Sprintf("%s/%s/%s/%s/%s/%d", in.Agent, p.Metadata.Namespace, p.Metadata.Name, p.Metadata.UID, c.Name, c.RestartCount),
 		})
 	}

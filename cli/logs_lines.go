@@ -26,6 +26,7 @@ type containerLog struct {
 	in        *cluster.Cluster
 	pod       cluster.Pod
 	container string
+	restarts  int
 	prefix    string
 	key       string // differs after a restart of the container
 	whole     bool   // it began later than the command, so that --tail does not apply
@@ -179,7 +180,7 @@ func (l *logReader) followLog(ctx context.Context, log containerLog) {
 		ended := false
 		if err == nil { // a kubelet that restarts ends a log like one that is complete
 			var runs bool
-			runs, err = log.in.Runs(ctx, log.pod, log.container)
+			runs, err = log.in.Runs(ctx, log.pod, log.container, log.restarts)
 			ended = err == nil && !runs || client.Status(err) == http.StatusNotFound
 		}
 		switch {

@@ -147,15 +147,14 @@ func (c *Cluster) FollowPods(ctx context.Context, namespace string, f Follower[P
 	return follow(ctx, c, c.podPath(namespace), f)
 }
 
-// Runs reports whether a container of a pod still runs without a restart since p was read.
-func (c *Cluster) Runs(ctx context.Context, p Pod, container string) (bool, error) {
+// Runs reports whether a container of a pod still runs, after this number of restarts.
+func (c *Cluster) Runs(ctx context.Context, p Pod, container string, restarts int) (bool, error) {
 	var now Pod
 	if err := c.read(ctx, c.podPath(p.Metadata.Namespace, p.Metadata.Name), nil, "", &now); err != nil {
 		return false, err
 	}
-	was := slices.IndexFunc(p.Containers(), func(c Container) bool { return c.Name == container })
 	return now.Metadata.UID == p.Metadata.UID && slices.ContainsFunc(now.Containers(), func(c Container) bool {
-		return was >= 0 && c.Name == container && c.State.Running != nil && c.RestartCount == p.Containers()[was].RestartCount
+		return c.Name == container && c.State.Running != nil && c.RestartCount == restarts
 	}), nil
 }
 
